@@ -148,7 +148,7 @@ def _files_of(path: Path, series: str | None) -> tuple[Sequence[Path], str | Non
 
 
 def _dicom_files(path: Path, series: str | None) -> tuple[Sequence[Path], str | None]:
-    from pipeline.slides.dicom.header import read_brief  # its libraries are slow to import
+    from pipeline.slides.dicom.headers.header import read_brief  # its libraries are slow to import
     from pipeline.slides.dicom.series import files_of_slide
 
     files = files_of_slide(path, series)

@@ -56,7 +56,7 @@ def _dicom_slides(parent: Path, files: list[Path]) -> Iterator[SlideFile]:
 
 
 def _series_of(path: Path) -> str:
-    from pipeline.slides.dicom.header import read_brief
+    from pipeline.slides.dicom.headers.header import read_brief
 
     try:
         return read_brief(path).series_uid

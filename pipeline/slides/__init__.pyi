@@ -20,7 +20,7 @@ from .common.slide import one_stream as one_stream
 from .common.slide import paste as paste
 from .common.tile_places import Position as Position
 from .common.tile_places import TilePlaces as TilePlaces
-from .dicom.header import read_brief as read_brief
+from .dicom.headers.header import read_brief as read_brief
 from .dicom.plane import SlidePlane as SlidePlane
 from .dicom.plane import plane_of as plane_of
 from .dicom.reader import DicomSlide as DicomSlide

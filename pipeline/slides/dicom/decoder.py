@@ -9,7 +9,7 @@ import numpy as np
 from pipeline.codecs.dicom_frames import DicomFrameDecoder
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.slides.dicom.frames import FrameError
-from pipeline.slides.dicom.matrix import (
+from pipeline.slides.dicom.headers.matrix import (
     HIGH_THROUGHPUT_JPEG_2000,
     JPEG,
     JPEG_2000,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pipeline.codecs.dicom_items import ITEM_HEADER_BYTES, fragments_joined, item_length
 from pipeline.codecs.stream_header import StreamError
 from pipeline.slides.common.reading import read_at
-from pipeline.slides.dicom.attributes import value
-from pipeline.slides.dicom.header import Header
+from pipeline.slides.dicom.headers.attributes import value
+from pipeline.slides.dicom.headers.header import Header
 from training.foundation.errors import UnreadableError
 
 _MAX_FRAGMENTS = 2**16

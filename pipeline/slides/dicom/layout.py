@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.slides.dicom.attributes import text
-from pipeline.slides.dicom.header import Header
-from pipeline.slides.dicom.matrix import Matrix, num_frames
+from pipeline.slides.dicom.headers.attributes import text
+from pipeline.slides.dicom.headers.header import Header
+from pipeline.slides.dicom.headers.matrix import Matrix, num_frames
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted
 

@@ -10,8 +10,8 @@ from pydicom.dataset import Dataset
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.mpp import FoundMpp, MppXy, search_mpp
 from pipeline.slides.common.scanner_models import known_model
-from pipeline.slides.dicom.attributes import as_number, first_item, integer, number, text, value, values
-from pipeline.slides.dicom.header import Header
+from pipeline.slides.dicom.headers.attributes import as_number, first_item, integer, number, text, value, values
+from pipeline.slides.dicom.headers.header import Header
 
 _MAX_ICC_BYTES = 16 * 2**20
 _LABEL_IN_IMAGE = ("BurnedInAnnotation", "SpecimenLabelInImage")

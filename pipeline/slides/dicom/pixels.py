@@ -23,9 +23,8 @@ from pipeline.slides.common.slide_warnings import SlideWarnings
 from pipeline.slides.common.tile_places import TilePlaces
 from pipeline.slides.dicom.decoder import FrameDecoder
 from pipeline.slides.dicom.frames import FrameError, FrameSource, find_frames
-from pipeline.slides.dicom.header import Header
-from pipeline.slides.dicom.layout import position_frames
-from pipeline.slides.dicom.matrix import (
+from pipeline.slides.dicom.headers.header import Header
+from pipeline.slides.dicom.headers.matrix import (
     HIGH_THROUGHPUT_JPEG_2000,
     JPEG,
     JPEG_2000,
@@ -33,6 +32,7 @@ from pipeline.slides.dicom.matrix import (
     num_frames,
     read_matrix,
 )
+from pipeline.slides.dicom.layout import position_frames
 from pipeline.slides.dicom.streams import FrameStreams, why_not_a_stream
 from pipeline.slides.dicom.validate import check_matrix
 from training.foundation.errors import UnreadableError

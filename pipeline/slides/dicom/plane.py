@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.slides.dicom.attributes import as_number, first_item, number, values
-from pipeline.slides.dicom.header import Header, refusing_damage
+from pipeline.slides.dicom.headers.attributes import as_number, first_item, number, values
+from pipeline.slides.dicom.headers.header import Header, refusing_damage
 from pipeline.slides.dicom.metadata import mpp_of
 from training.foundation.errors import UnreadableError
 

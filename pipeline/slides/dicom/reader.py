@@ -14,8 +14,8 @@ from pipeline.slides.common.limits import MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.common.pyramid import LevelSize, level_size
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
 from pipeline.slides.common.slide_warnings import SlideWarnings
-from pipeline.slides.dicom.header import Header, read_header, refusing_damage
-from pipeline.slides.dicom.matrix import image_kind
+from pipeline.slides.dicom.headers.header import Header, read_header, refusing_damage
+from pipeline.slides.dicom.headers.matrix import image_kind
 from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.dicom.pixels import DicomLevel
 from pipeline.slides.dicom.plane import check_same_plane

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pipeline.slides.common.reading import is_dicom
 from pipeline.slides.common.series import Candidate, SideImage, choose_series, left_out
-from pipeline.slides.dicom.attributes import text
-from pipeline.slides.dicom.header import WHOLE_SLIDE_IMAGE, Brief, Header, read_brief
-from pipeline.slides.dicom.matrix import IMAGE_KINDS
+from pipeline.slides.dicom.headers.attributes import text
+from pipeline.slides.dicom.headers.header import WHOLE_SLIDE_IMAGE, Brief, Header, read_brief
+from pipeline.slides.dicom.headers.matrix import IMAGE_KINDS
 from pipeline.slides.dicom.validate import check_parts, first_frame
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted

@@ -12,7 +12,7 @@ from pipeline.slides.common.colours import FileColours
 from pipeline.slides.common.slide import NotCopied
 from pipeline.slides.common.slide_warnings import SlideWarnings
 from pipeline.slides.dicom.frames import FrameError
-from pipeline.slides.dicom.matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
+from pipeline.slides.dicom.headers.matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
 
 
 class FrameStreams:

@@ -10,10 +10,10 @@ from pipeline.codecs.stream_header import StreamError
 from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, most_raw_bytes
 from pipeline.slides.common.pyramid import is_reduced_copy
-from pipeline.slides.dicom.attributes import integer, items, number, text
 from pipeline.slides.dicom.frames import FrameError
-from pipeline.slides.dicom.header import Header
-from pipeline.slides.dicom.matrix import (
+from pipeline.slides.dicom.headers.attributes import integer, items, number, text
+from pipeline.slides.dicom.headers.header import Header
+from pipeline.slides.dicom.headers.matrix import (
     HIGH_THROUGHPUT_JPEG_2000,
     JPEG,
     JPEG_2000,

@@ -11,8 +11,8 @@ from pydicom.multival import MultiValue
 
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.reading import is_dicom
-from pipeline.slides.dicom.attributes import pydicom_errors
-from pipeline.slides.dicom.header import read_header
+from pipeline.slides.dicom.headers.attributes import pydicom_errors
+from pipeline.slides.dicom.headers.header import read_header
 from training.foundation.errors import UnreadableError
 
 MAX_FILES, MAX_ATTRIBUTES, MAX_NUMBERS, MAX_TEXT, MAX_DEPTH = 100, 300, 8, 64, 4

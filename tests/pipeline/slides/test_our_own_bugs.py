@@ -26,7 +26,7 @@ OURS = [
     ("tiff", "pipeline.slides.tiff.pixels.jpeg.check_end"),
     ("tiff", "pipeline.slides.tiff.streams.jpeg.parse"),
     ("strips", "pipeline.slides.tiff.pixels.SegmentReader.read"),
-    ("dicom", "pipeline.slides.dicom.header._Elements.next_element"),
+    ("dicom", "pipeline.slides.dicom.headers.header._Elements.next_element"),
     ("dicom", "pipeline.slides.dicom.metadata.search_mpp"),
     ("dicom", "pipeline.slides.dicom.validate._check_pixels_are_rgb"),
     ("dicom", "pipeline.slides.dicom.streams.jpeg.parse"),

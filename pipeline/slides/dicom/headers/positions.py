@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pydicom.dataset import Dataset
 
 from pipeline.slides.common.damage import DamagedFileError
-from pipeline.slides.dicom.attributes import as_number, first_item, number, text
+from pipeline.slides.dicom.headers.attributes import as_number, first_item, number, text
 
 _COLUMN, _ROW, _HEIGHT, _OPTICAL_PATH = 0x0048021E, 0x0048021F, 0x0040074A, 0x00480106
 _WANTED = {_COLUMN, _ROW, _HEIGHT, _OPTICAL_PATH}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.slides.common.damage import DamagedFileError
-from pipeline.slides.dicom.attributes import first_item, integer, text, values
-from pipeline.slides.dicom.header import Header
+from pipeline.slides.dicom.headers.attributes import first_item, integer, text, values
+from pipeline.slides.dicom.headers.header import Header
 from training.foundation.errors import UnreadableError
 
 NATIVE = {"1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.1.98"}

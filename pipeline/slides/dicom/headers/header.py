@@ -18,8 +18,8 @@ from pydicom.uid import UID, DeflatedExplicitVRLittleEndian
 
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.reading import PositionedFile
-from pipeline.slides.dicom.attributes import integer, pydicom_errors, text, values
-from pipeline.slides.dicom.positions import FramePositions
+from pipeline.slides.dicom.headers.attributes import integer, pydicom_errors, text, values
+from pipeline.slides.dicom.headers.positions import FramePositions
 from training.foundation.errors import UnreadableError
 
 # pydicom reports oddities of damaged files through logging and warnings; our errors say what matters.

@@ -1,0 +1,1 @@
+"""What a DICOM file states before its pixels."""
