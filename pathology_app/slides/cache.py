@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pathology_app.html.attention import colour_limit
-from pathology_app.html.text import as_text
 from pathology_app.project.served import served_project
+from pathology_app.slides.summary import SlideSummary, summary_of
 from pipeline.inference.results.hotspots import Hotspots, check_hotspots, read_hotspots
 from pipeline.places.object_path import ObjectPath, StorePath
-from pipeline.project import STORE_SUFFIX, Project, slide_id_of
+from pipeline.project import STORE_SUFFIX, Project
 from pipeline.settings.config import DEFAULT_THRESHOLD
 from pipeline.store.format.layout import ATTENTION, PREDICTIONS, QUALITY, TISSUE
 from pipeline.store.layers.attention import Attention, list_attention, read_attention
@@ -34,10 +32,6 @@ MAX_OPEN_PREDICTIONS = 32
 MAX_OPEN_MASKS = 16
 _SHOWN_AS = "scanned"
 """Colours in which tiles are sent; part of every version, so that no browser shows a tile cached earlier."""
-MAX_WORD = 120
-"""Maximum length, in characters, of free text from a store."""
-LINKED = "linked, not verified"
-"""In place of a quality verdict, which such a slide cannot have."""
 MAX_SUMMARIES = 20_000
 """Number kept, of a few hundred bytes each; none keeps a file open."""
 
@@ -143,33 +137,13 @@ class OpenQuality:
     version: str
 
 
-@dataclass(frozen=True)
-class SlideSummary:
-    """Facts about a slide for the worklist, without keeping the slide open."""
-
-    slide_id: str
-    version: str
-    size_wh_px0: tuple[int, int]
-    mpp0: float
-    levels: int
-    tissue_mm2: float | None
-    """None if the store has no readable tissue mask."""
-    scanner: str | None
-    stain: str | None
-    """Result of fitting the stain's colours; None if not tried."""
-    damaged_tiles: int
-    verdict: str | None
-    """QC verdict; None if QC was not run."""
-    ingested_utc: str | None
-
-
 class SlideCache:
     """Opens slides and predictions once, and again when they have changed on disk."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
         self._open_slide = lru_cache(maxsize=MAX_OPEN_SLIDES)(_open_slide)
-        self._summary = lru_cache(maxsize=MAX_SUMMARIES)(_summary)
+        self._summary = lru_cache(maxsize=MAX_SUMMARIES)(summary_of)
         self._open_predictions = lru_cache(maxsize=MAX_OPEN_PREDICTIONS)(_open_predictions)
         self._class_names = lru_cache(maxsize=MAX_SUMMARIES)(_class_names)
         self._open_attention = lru_cache(maxsize=MAX_OPEN_PREDICTIONS)(_open_attention)
@@ -359,42 +333,3 @@ def _tissue(store_path: StorePath, version: str) -> OpenMask:
 def _quality(store_path: StorePath, version: str) -> OpenQuality | None:
     quality = read_quality(store_path)
     return OpenQuality(quality, version) if quality else None
-
-
-def _summary(store_path: StorePath, version: str) -> SlideSummary:
-    reader = StoreReader(store_path)
-    metadata = reader.attributes
-    return SlideSummary(
-        slide_id=slide_id_of(store_path),
-        version=version,
-        size_wh_px0=reader.size_wh_px0,
-        mpp0=reader.mpp0,
-        levels=len(reader.levels),
-        tissue_mm2=_tissue_mm2(store_path),
-        scanner=metadata.scanner_model,
-        stain=stain_text(metadata.stain),
-        damaged_tiles=metadata.damaged_tiles,
-        verdict=LINKED if metadata.is_unverified else _short_text((metadata.qc or {}).get("verdict")),
-        ingested_utc=_short_text(metadata.ingest.get("utc")),
-    )
-
-
-def stain_text(stain: Mapping[str, Any] | None) -> str | None:
-    """Result of fitting the colours of haematoxylin and eosin; None if not tried."""
-    fit = (stain or {}).get("macenko")
-    if not fit:
-        return None
-    return "colours fitted (Macenko)" if fit.get("fit") else f"no fit: {_short_text(fit.get('reason')) or 'no reason'}"
-
-
-def _short_text(value: object) -> str | None:
-    """A short text from a store, where the value may be anything."""
-    return as_text(value)[:MAX_WORD] if isinstance(value, str) and value else None
-
-
-def _tissue_mm2(store_path: StorePath) -> float | None:
-    try:
-        mask_yx, mpp = read_tissue(store_path)
-    except (GemslideError, OSError):
-        return None
-    return float(mask_yx.sum()) * mpp**2 / 1e6

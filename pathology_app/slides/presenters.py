@@ -9,7 +9,8 @@ from typing import Any
 
 from pathology_app.html.attention import attention_at, attention_text
 from pathology_app.html.text import READ_ERRORS, as_text
-from pathology_app.slides.cache import OpenSlide, SlideCache, stain_text
+from pathology_app.slides.cache import OpenSlide, SlideCache
+from pathology_app.slides.summary import stain_text
 from pipeline.inference.results.hotspots import Hotspot
 from pipeline.store.layers.labels import mask_fingerprint
 from pipeline.store.layers.overlays import Predictions
