@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pipeline.ingest.damage.edges import EdgeCheck
 from pipeline.ingest.damage.found import Damage
@@ -14,7 +15,7 @@ from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.link.pointers import Pointing
 from pipeline.settings.config import IngestConfig
 from pipeline.slides.common.pyramid import LevelSize, level_size
-from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
+from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide, planes_of
 from pipeline.slides.common.tile_places import Position, TilePlaces
 from pipeline.store.format.layout import (
     MAX_CHUNK_PX,
@@ -35,11 +36,18 @@ PASS_THROUGH, LINKED = "pass-through", "linked"
 class StorePlan:
     """Everything that decides what a store is written from."""
 
-    levels: list[LevelPlan]
+    planes: list[list[LevelPlan]]
+    """Levels at each focal plane, lowest first; all planes of a level are stored alike."""
+    default: int = 0
+    """Number of the plane on which the tissue is found."""
     damage: Damage | None = None
     """Tiles that must not be shown; None if they were not looked for."""
     pointing: Pointing | None = None
     """Of a store that points at the slide's tiles."""
+
+    @property
+    def levels(self) -> list[LevelPlan]:
+        return self.planes[self.default]
 
 
 @dataclass(frozen=True)
@@ -62,33 +70,40 @@ class LevelPlan:
 
 
 def plan_levels(
-    slide: Slide, gate: PassThroughGate | None, config: IngestConfig, damage: Damage | None = None
-) -> list[LevelPlan]:
-    """Plans of the source's levels, then of levels each half the last, until the slide fits a screen.
+    slide: Slide, gates: Sequence[PassThroughGate] | None, config: IngestConfig, damage: Damage | None = None
+) -> list[list[LevelPlan]]:
+    """Plans of the source's levels, then of levels each half the last, until the slide fits a screen; by focal plane.
 
     Args:
-        gate: None: tiles are taken as they are, without comparing or repairing any.
-        damage: tiles that must not be shown; None if they were not looked for.
+        gates: of each focal plane; None: tiles are taken as they are, without comparing or repairing any.
+        damage: tiles that must not be shown, whatever plane they are of; None if they were not looked for.
 
     Raises:
         CorruptTileError: a sampled tile that no decoder can read.
     """
-    repaired_slide = RepairedSlide(_without(slide, damage), {})
-    plans = [_source_route(repaired_slide, level, gate, config, damage) for level in range(len(slide.info.levels))]
-    return plans + list(_built(plans[-1].spec, len(plans), slide.info.levels[0], config))
+    planes = [RepairedSlide(_without(plane, damage), {}) for plane in planes_of(slide)]
+    num_levels, finest = len(slide.info.levels), slide.info.levels[0]
+    comparing: Sequence[PassThroughGate | None] = gates or [None] * len(planes)
+    by_level = [_source_routes(planes, level, comparing, config, damage) for level in range(num_levels)]
+    plans = [list(levels) for levels in zip(*by_level, strict=True)]
+    return [levels + list(_built(levels[-1].spec, num_levels, finest, config)) for levels in plans]
 
 
-def as_links(plans: list[LevelPlan], slide_id: str) -> list[LevelPlan]:
+def as_links(planes: list[list[LevelPlan]], slide_id: str) -> list[list[LevelPlan]]:
     """The plans, with encoded tiles pointed at. Reduced levels whose tiles cannot be are stored as usual.
 
     Raises:
-        BadRecipeError: the tiles of the finest level cannot be pointed at.
+        BadRecipeError: the tiles of the finest level cannot be pointed at, or it is a stack.
         CorruptTileError: a tile is said to be outside its file.
     """
-    linked = [_as_link(plan) for plan in plans]
-    if isinstance(linked[0], NotCopied):
-        raise BadRecipeError(f"slide {slide_id}: cannot be linked: {linked[0].reason}. Ingest it without `--link`.")
-    return [plan if isinstance(link, NotCopied) else link for plan, link in zip(plans, linked, strict=True)]
+    plans, *others = planes
+    finest, *coarser = map(_as_link, plans)
+    if others:
+        finest = NotCopied(f"it has {len(planes)} focal planes")
+    if isinstance(finest, NotCopied):
+        raise BadRecipeError(f"slide {slide_id}: cannot be linked: {finest.reason}. Ingest it without `--link`.")
+    linked = [finest, *coarser]
+    return [[plan if isinstance(link, NotCopied) else link for plan, link in zip(plans, linked, strict=True)]]
 
 
 def _as_link(plan: LevelPlan) -> LevelPlan | NotCopied:
@@ -107,24 +122,47 @@ def _without(slide: Slide, damage: Damage | None) -> Slide:
     return MaskedSlide(slide, damage) if damage and any(level.tiles for level in damage) else slide
 
 
-def _source_route(
-    slide: RepairedSlide, level: int, gate: PassThroughGate | None, config: IngestConfig, damage: Damage | None
-) -> LevelPlan:
-    """The plan of a level; what was repaired in it is kept for the levels after it."""
-    size = slide.info.levels[level]
-    repaired_at = _repair(slide, level, damage) if gate else ()
-    encoded, verdict = _passing(slide, level, gate, config, repaired_at)
-    if encoded is None:
+def _source_routes(
+    planes: list[RepairedSlide],
+    level: int,
+    gates: Sequence[PassThroughGate | None],
+    config: IngestConfig,
+    damage: Damage | None,
+) -> list[LevelPlan]:
+    """Plans of a level by focal plane; what was repaired in it is kept for the levels after it."""
+    size = planes[0].info.levels[level]
+    each = list(zip(planes, gates, strict=True))
+    repaired_at = [_repair(slide, level, damage) if gate else () for slide, gate in each]
+    checked = [
+        _passing(slide, level, gate, config, without) for (slide, gate), without in zip(each, repaired_at, strict=True)
+    ]
+    passing, verdict = [encoded for encoded, _ in checked if encoded], _together([gate for _, gate in checked])
+    num_planes = len(planes) if len(planes) > 1 else None
+    if len(passing) < len(planes):
         spec = _spec(size, _decode_chunk_px(size, config), _codec(config), config.decode_shard_px, config)
         about = _level(level, size.downsample, "decode", spec, config, gate=verdict)
-        return LevelPlan(about.model_copy(update={"rebuilt": repaired_at}), spec, decoder=slide)
-    is_last = level == len(slide.info.levels) - 1  # others may be built from it
-    spec = _spec(size, encoded.tile_px, encoded.codec, config.decode_shard_px if is_last else config.shard_px, config)
-    about = Level(
-        path=str(level), downsample=size.downsample, route=PASS_THROUGH, codec=spec.codec, gate=verdict,
-        rebuilt=repaired_at,
-    )  # fmt: skip
-    return LevelPlan(about, spec, encoded=encoded)
+        sources: list[dict[str, Any]] = [{"decoder": slide} for slide in planes]
+    else:
+        first = passing[0]
+        is_last = level == len(planes[0].info.levels) - 1  # others may be built from it
+        spec = _spec(size, first.tile_px, first.codec, config.decode_shard_px if is_last else config.shard_px, config)
+        about = Level(path=str(level), downsample=size.downsample, route=PASS_THROUGH, codec=spec.codec, gate=verdict)
+        sources = [{"encoded": encoded} for encoded in passing]
+    about = about.model_copy(update={"rebuilt": repaired_at[0]})
+    return [
+        LevelPlan(about, replace(spec, planes=num_planes, plane=plane), **source)
+        for plane, source in enumerate(sources)
+    ]
+
+
+def _together(verdicts: list[Gate | None]) -> Gate | None:
+    """The verdict on a level from those on its focal planes: all must pass."""
+    known = [verdict for verdict in verdicts if verdict]
+    if not known:
+        return None
+    first = next((verdict for verdict in known if not verdict.equal), known[0])
+    against = ", ".join(dict.fromkeys(verdict.against for verdict in known))
+    return first.model_copy(update={"tiles": sum(verdict.tiles for verdict in known), "against": against})
 
 
 def _repair(slide: RepairedSlide, level: int, damage: Damage | None) -> tuple[Position, ...]:
@@ -169,7 +207,7 @@ def _built(parent: ArraySpec, level: int, finest: LevelSize, config: IngestConfi
     codec = parent.codec if parent.codec == "zstd" else _codec(config)
     while max(parent.width_px, parent.height_px) > config.smallest_level_px:
         width_px, height_px = -(-parent.width_px // 2), -(-parent.height_px // 2)
-        spec = ArraySpec(width_px, height_px, parent.chunk_px, parent.shard_chunks, codec)
+        spec = replace(parent, width_px=width_px, height_px=height_px, codec=codec)
         size = level_size(width_px, height_px, finest.width_px, finest.height_px)
         yield LevelPlan(_level(level, size.downsample, "built", spec, config), spec)
         parent, level = spec, level + 1

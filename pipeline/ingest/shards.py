@@ -77,14 +77,14 @@ def shards_of(level: int, plan: LevelPlan) -> Iterator[Shard]:
 
 
 class LevelsWriter:
-    """Writes the levels of one image below `image_dir`."""
+    """Writes the levels of one image, at one focal plane, below `image_dir`."""
 
     def __init__(
         self, image_dir: Path, plans: list[LevelPlan], advance: Advance, pointing: Pointing | None = None
     ) -> None:
         self._dir, self._plans, self._advance, self._pointing = image_dir, plans, advance, pointing
         self.sums: dict[str, FileChecksum] = {}
-        """Checksums of the shards written by this run, by path below the image."""
+        """Length and checksum of the shards written by this run, by path below the image."""
         # One thread, in order: a built shard is never on the disk before those it was built from.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
         self._waiting: deque[Future[None]] = deque()
@@ -228,15 +228,20 @@ class LevelsWriter:
         if written is not None:
             self.sums[shard.key] = written
 
-    def all_sums(self) -> dict[str, FileChecksum]:
-        """Length and checksum of every shard, including those that an earlier run wrote; by path below the image."""
-        sums = {}
-        for plan in self._plans:
-            for path in sorted((self._dir / plan.about.path / "c").rglob("*")):
-                if path.is_file():
-                    name = str(path.relative_to(self._dir))
-                    sums[name] = self.sums.get(name) or sum_file(path)
-        return sums
+
+def sums_of_all(image_dir: Path, plans: list[LevelPlan], written: dict[str, FileChecksum]) -> dict[str, FileChecksum]:
+    """Length and checksum of every shard of an image, including those that an earlier run wrote; by path below it.
+
+    Args:
+        written: those known from writing.
+    """
+    sums = {}
+    for plan in plans:
+        for path in sorted((image_dir / plan.about.path / "c").rglob("*")):
+            if path.is_file():
+                name = str(path.relative_to(image_dir))
+                sums[name] = written.get(name) or sum_file(path)
+    return sums
 
 
 def _decoded_part(shard: Shard, decoder: Slide) -> Callable[[int, int], Pixels]:

@@ -13,13 +13,14 @@ from pipeline.ingest.damage.found import LevelDamage, damage_in_store
 from pipeline.ingest.damage.masked import MaskedSlide
 from pipeline.ingest.shards import halve
 from pipeline.places.object_path import StorePath
-from pipeline.slides.common.slide import NotCopied, Slide, one_stream
+from pipeline.slides.common.slide import NotCopied, Slide, one_stream, planes_of
 from pipeline.slides.registry import open_slide
 from pipeline.store.format.metadata import Level
 from pipeline.store.integrity import find_damage, find_overlay_damage, sampled
 from pipeline.store.layers.labels import MASK_AGAIN, has_tissue
 from pipeline.store.reading.reader import StoreReader
 from pipeline.store.reading.threads import CORES
+from pipeline.units import described
 from training.foundation.words.counts import counted
 
 MAX_SHOWN = 5
@@ -78,13 +79,22 @@ def _differences(reader: StoreReader, source: Path, series: str | None, sample_c
                 f"{reader.path}: was made from SHA-256 {reader.source_sha256[:12]}…, but {source.name} has "
                 f"{sha256[:12]}…. Name the slide it was made from; or, if the slide was replaced, ingest it again."
             )
-        faults, damage = [], damage_in_store(reader, slide)
-        for level, metadata in enumerate(attributes.levels):
-            if metadata.route == "built":
-                faults += _built_wrongly(reader, level, metadata, sample_chunks)
-            elif metadata.quality is None:
-                faults += _unlike_source(reader, level, MaskedSlide(slide, damage), damage[level], sample_chunks)
-        return faults
+        if slide.info.planes_um != (attributes.planes_um or ()):
+            return [f"its focal planes are {described(attributes.planes_um)}; the source's {len(slide.info.planes_um)}"]
+        planes = zip(reader.planes(), planes_of(slide), strict=True)
+        return [fault for stored, scanned in planes for fault in _unlike_plane(stored, scanned, sample_chunks)]
+
+
+def _unlike_plane(reader: StoreReader, slide: Slide, sample_chunks: int) -> list[str]:
+    """Differences of one focal plane."""
+    faults, damage = [], damage_in_store(reader, slide)
+    for level, metadata in enumerate(reader.attributes.levels):
+        if metadata.route == "built":
+            faults += _built_wrongly(reader, level, metadata, sample_chunks)
+        elif metadata.quality is None:
+            faults += _unlike_source(reader, level, MaskedSlide(slide, damage), damage[level], sample_chunks)
+    at = "" if reader.plane_um is None else f"focal plane {reader.plane_um:g} µm, "
+    return [f"{at}{fault}" for fault in faults]
 
 
 def _unlike_source(reader: StoreReader, level: int, slide: Slide, damage: LevelDamage, sample_chunks: int) -> list[str]:

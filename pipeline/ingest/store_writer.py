@@ -17,8 +17,8 @@ from pipeline.codecs.types import Pixels, Stream
 from pipeline.ingest.damage.found import Damage, summary_of
 from pipeline.ingest.icc.strip import strip_icc_text
 from pipeline.ingest.mpp import Mpp
-from pipeline.ingest.routes import StorePlan
-from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk
+from pipeline.ingest.routes import LevelPlan, StorePlan
+from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk, sums_of_all
 from pipeline.ingest.tissue.detection import Tissue, overview_downsample, tissue_of_slide
 from pipeline.run_record import versions
 from pipeline.settings.config import IngestConfig
@@ -35,7 +35,7 @@ from pipeline.store.format.metadata import (
     write_group,
     write_json,
 )
-from pipeline.store.format.shard import write_shard
+from pipeline.store.format.shard import FileChecksum, write_shard
 from pipeline.store.layers.damaged import write_damaged
 from pipeline.store.layers.labels import write_tissue
 from pipeline.store.reading.array_reader import ArrayReader
@@ -59,6 +59,7 @@ class StoreWriter:
         self, folder: Path, slide: Slide, plan: StorePlan, config: IngestConfig, mpp: Mpp, advance: Advance = no_bar
     ) -> None:
         self.folder, self.slide, self.plans, self.config, self.mpp = folder, slide, plan.levels, config, mpp
+        self._planes = plan.planes
         self._advance, self._damage, self._pointing = advance, plan.damage, plan.pointing
         damage = plan.damage
         self._damaged = _damage_mask(damage, plan.levels[0].spec) if damage and damage[0].tiles else None
@@ -74,14 +75,18 @@ class StoreWriter:
             source: returns the facts about the source's bytes; called once all pixels are written.
         """
         start = time.perf_counter()
-        levels = LevelsWriter(self.folder / IMAGE, self.plans, self._advance, self._pointing)
-        tissue = self._write_levels(levels)
+        written: dict[str, FileChecksum] = {}
+        tissue = None
+        for plans in self._planes:
+            levels = LevelsWriter(self.folder / IMAGE, plans, self._advance, self._pointing)
+            tissue = self._write_levels(levels, plans) or tissue
+            written |= levels.sums
         if self._damaged:
             write_damaged(self.folder, self._damaged[0] > 0, self._damaged[1], self.mpp.mpp0, len(self.plans))
         if tissue:
             write_tissue(self.folder, tissue.mask_yx, tissue.mpp, self.mpp.mpp0, len(self.plans))
         associated = self._write_associated() if tissue else []
-        sums = levels.all_sums()
+        sums = sums_of_all(self.folder / IMAGE, self.plans, written)
         shards = [sum(name.startswith(f"{plan.about.path}/") for name in sums) for plan in self.plans]
         self._write_groups(associated)
         if self._pointing:
@@ -96,23 +101,28 @@ class StoreWriter:
         write_group(self.folder, {"ome": ome, "gemslide": attributes.model_dump(mode="json")})
         return tissue
 
-    def _write_levels(self, levels: LevelsWriter) -> Tissue | None:
-        """Coarse levels first: while threads copy the finest, which takes longest, the tissue is found."""
+    def _write_levels(self, levels: LevelsWriter, plans: list[LevelPlan]) -> Tissue | None:
+        """Coarse levels first: while threads copy the finest, which takes longest, the tissue is found.
+
+        Args:
+            plans: of one focal plane; the tissue is that of the default one.
+        """
         overview = self._overview_level()
-        num_source = sum(not plan.is_built for plan in self.plans)
-        has_built = num_source < len(self.plans)
+        num_source = sum(not plan.is_built for plan in plans)
+        has_built = num_source < len(plans)
+        has_tissue = self._is_compared and plans is self.plans
         # The last level of the source is written together with those that are built from it.
         finest_last = range(num_source - has_built - 1, -1, -1)
         with ThreadPoolExecutor(COPIERS, thread_name_prefix="copy") as pool:
             try:
                 if has_built:
-                    levels.write_encoded(len(self.plans) - 1)
+                    levels.write_encoded(len(plans) - 1)
                 copying = {index: levels.start_copying(pool, index) for index in finest_last}
                 for index in finest_last:
-                    if self.plans[index].decoder is not None:
+                    if plans[index].decoder is not None:
                         levels.write_encoded(index)
                 _wait_for([future for index, futures in copying.items() if index >= overview for future in futures])
-                tissue = self._find_tissue(overview) if self._is_compared else None
+                tissue = self._find_tissue(overview) if has_tissue else None
                 _wait_for([future for futures in copying.values() for future in futures])
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -176,6 +186,7 @@ class StoreWriter:
             objective_power=plausible_power(info.objective_power),
             scanner_model=info.scanner_model,
             bounds_px0=info.bounds_px0,
+            planes_um=info.planes_um or None,
             nanometres=_nanometres(info),
             mpp_source=self.mpp.source,
             link=self._link(),
@@ -197,12 +208,12 @@ class StoreWriter:
     def _write_groups(self, associated: list[tuple[str, ArraySpec]]) -> None:
         mpp0 = self.mpp.mpp0
         spacings_um = [mpp0 * plan.about.downsample for plan in self.plans]
-        write_group(self.folder / IMAGE, image_attributes("slide", spacings_um))
+        write_group(self.folder / IMAGE, image_attributes("slide", spacings_um, self.slide.info.planes_um))
         series = [str(i) for i in range(1 + len(associated))]
         write_group(self.folder / "OME", {"ome": {"version": "0.5", "series": series}})
         first = self.plans[0].spec
         others = [(name, spec.width_px, spec.height_px, None) for name, spec in associated]
-        xml = ome_xml([("slide", first.width_px, first.height_px, mpp0), *others])
+        xml = ome_xml([("slide", first.width_px, first.height_px, mpp0), *others], self.slide.info.planes_um)
         (self.folder / "OME" / "METADATA.ome.xml").write_text(xml, encoding="utf-8")
 
 

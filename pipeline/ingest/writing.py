@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import ChangedSourceError, CorruptTileError
 from pipeline.files import sha256_of_files
 from pipeline.ingest.damage.absent import find_absent, refuse_absent, refuse_without_data
-from pipeline.ingest.damage.found import HOW_TO_MASK, Damage, refuse_mostly_damaged
+from pipeline.ingest.damage.found import HOW_TO_MASK, Damage, in_any, refuse_mostly_damaged
 from pipeline.ingest.damage.scan import scan_for_damage
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.link.pointers import Pointing
@@ -20,8 +20,9 @@ from pipeline.ingest.mpp import Mpp
 from pipeline.ingest.routes import StorePlan, as_links, plan_levels
 from pipeline.ingest.store_writer import StoreWriter
 from pipeline.settings.config import IngestConfig
-from pipeline.slides.common.slide import Slide
+from pipeline.slides.common.slide import Slide, planes_of
 from pipeline.store.format.metadata import Level, Source
+from pipeline.units import default_plane
 from training.foundation.progress import Advance
 
 
@@ -49,9 +50,11 @@ def write_compared(
     before = identity_of(slide)
     with _Hash(slide) as digest, _say_how_to_mask(config):
         damage = _find_damage(slide, slide_id, config, advance)
-        with PassThroughGate(slide, config.gate_tiles) as gate:
-            plans = plan_levels(slide, gate, config, damage)
-            plan = StorePlan(as_links(plans, slide_id) if pointing else plans, damage, pointing)
+        with ExitStack() as opened:
+            gates = [opened.enter_context(PassThroughGate(plane, config.gate_tiles)) for plane in planes_of(slide)]
+            plans = plan_levels(slide, gates, config, damage)
+            default = default_plane(slide.info.planes_um or (0.0,))
+            plan = StorePlan(as_links(plans, slide_id) if pointing else plans, default, damage, pointing)
             writer = StoreWriter(folder, slide, plan, config, mpp, advance)
             tissue = writer.write(slide_id, lambda: source_of(slide, digest.result()))
         if identity_of(slide) != before:
@@ -73,7 +76,7 @@ def write_first_appearance(
     Raises:
         BadRecipeError: the slide cannot be linked. CorruptTileError: it is cut short.
     """
-    plan = StorePlan(as_links(plan_levels(slide, None, config), slide_id), None, pointing)
+    plan = StorePlan(as_links(plan_levels(slide, None, config), slide_id), pointing=pointing)
     StoreWriter(folder, slide, plan, config, mpp, advance).write(slide_id, lambda: source_of(slide))
 
 
@@ -92,13 +95,19 @@ def identity_of(slide: Slide) -> list[tuple[int, int, int]]:
 
 
 def _find_damage(slide: Slide, slide_id: str, config: IngestConfig, advance: Advance) -> Damage | None:
-    """Scan a slide for damage; None if only absent data need to be looked for, since other damage ends the ingest."""
-    absent = find_absent(slide, config)
-    refuse_without_data(absent, slide_id)
+    """Scan a slide for damage; None if only absent data need to be looked for, since other damage ends the ingest.
+
+    A tile that is damaged at one focal plane is left out at all of them: masks are of the slide.
+    """
+    planes = planes_of(slide)
+    absent = [find_absent(plane, config) for plane in planes]
+    for one in absent:
+        refuse_without_data(one, slide_id)
+        if config.damaged == "refuse":
+            refuse_absent(one, slide_id)
     if config.damaged == "refuse":
-        refuse_absent(absent, slide_id)
         return None
-    damage = scan_for_damage(slide, config, absent, advance)
+    damage = in_any([scan_for_damage(plane, config, one, advance) for plane, one in zip(planes, absent, strict=True)])
     refuse_mostly_damaged(damage, slide_id)
     return damage
 

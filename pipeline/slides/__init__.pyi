@@ -18,6 +18,7 @@ from .common.slide import Slide as Slide
 from .common.slide import SlideInfo as SlideInfo
 from .common.slide import one_stream as one_stream
 from .common.slide import paste as paste
+from .common.slide import planes_of as planes_of
 from .common.tile_places import Position as Position
 from .common.tile_places import TilePlaces as TilePlaces
 from .dicom.headers.header import read_brief as read_brief

@@ -154,13 +154,18 @@ def _check_features(store: StorePath) -> list[str]:
 
 
 def image_arrays(reader: StoreReader) -> dict[str, ArrayReader]:
-    """Arrays of the slide's levels and of its associated images, by path below the store.
+    """Arrays of the slide's levels, at each focal plane, and of its associated images, by path below the store.
 
     Raises:
         UnreadableError: an associated image is missing or damaged.
     """
-    levels = {f"{IMAGE}/{level.level}": level.array for level in reader.levels}
+    levels = {f"{IMAGE}/{level.level}{_at(plane)}": level.array for plane in reader.planes() for level in plane.levels}
     return levels | {f"{array.path.parent.name}/0": array for array in reader.associated().values()}
+
+
+def _at(reader: StoreReader) -> str:
+    """The focal plane in words; "" of a slide with a single one."""
+    return "" if reader.plane_um is None else f" at {reader.plane_um:g} µm"
 
 
 def _check_small_arrays(store: StorePath, group: str) -> list[str]:
@@ -189,6 +194,7 @@ def _check_structure(store: StorePath, reader: StoreReader, attributes: SlideAtt
         xml = read_file(store / OME_XML, max_bytes=MAX_JSON_BYTES)
         pixels = ElementTree.fromstring(xml).findall("{*}Image/{*}Pixels")
         counts = len(datasets), len(labels), len(series)
+        depth = int(pixels[0].attrib["SizeZ"])
         sizes = [(int(element.attrib["SizeX"]), int(element.attrib["SizeY"])) for element in pixels]
     except (OSError, ValueError, LookupError, TypeError, UnreadableError, ElementTree.ParseError) as error:
         yield f"its metadata cannot be read ({type(error).__name__}: {error})"
@@ -198,6 +204,8 @@ def _check_structure(store: StorePath, reader: StoreReader, attributes: SlideAtt
         yield f"{counted(num_datasets, 'dataset')} and {num_labels} of tissue for {counted(num_levels, 'level')}"
     if not num_series == len(sizes) == 1 + len(attributes.associated) or sizes[0] != reader.size_wh_px0:
         yield f"OME lists {num_series} series, its XML {len(sizes)} of {sizes[:1]} px"
+    if depth != len(attributes.planes_um or (0.0,)):
+        yield f"its XML has {counted(depth, 'focal plane')}, the root {len(attributes.planes_um or (0.0,))}"
     yield from _check_scales(datasets, reader)
     for level, entry in zip(reader.levels, attributes.levels, strict=True):
         if level.codec != entry.codec:

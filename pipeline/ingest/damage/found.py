@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,20 @@ class LevelDamage:
 
 Damage = tuple[LevelDamage, ...]
 """By level of the source, finest first."""
+
+
+def in_any(planes: Sequence[Damage]) -> Damage:
+    """Damage at any focal plane of a slide."""
+    return tuple(
+        LevelDamage(
+            level[0].tile_px,
+            min(plane.num_tiles for plane in level),
+            frozenset().union(*(plane.undecodable for plane in level)),
+            frozenset().union(*(plane.unlike for plane in level)),
+            frozenset().union(*(plane.absent for plane in level)),
+        )
+        for level in zip(*planes, strict=True)
+    )
 
 
 def grid_px(slide: Slide, level: int, else_px: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,8 @@ class SlideInfo:
     """Position of the middle of level 0 on a Hamamatsu slide, in nanometres from the centre of the glass."""
     label_in_image: str | None = None
     """The file's statement that the slide's label, or other text that can name a person, is among its pixels."""
+    planes_um: tuple[float, ...] = ()
+    """Heights of a stack's focal planes, lowest first (`Stack`); () for a single plane."""
     warnings: SlideWarnings = field(default_factory=SlideWarnings, compare=False)
     """Contradictions in the file, as far as it was read; complete once all pixels have been."""
 
@@ -135,6 +137,26 @@ class Slide(Protocol):
     def __enter__(self) -> Slide: ...
 
     def __exit__(self, *exc: object) -> None: ...
+
+
+LEVEL_OF_SOME_PLANES = "not all focal planes of the file have this level alike, so that it is built from the finer one"
+"""Warning about a level of a stack."""
+
+
+@runtime_checkable
+class Stack(Protocol):
+    """A slide of several focal planes; as a `Slide`, it is the default one."""
+
+    def at_plane(self, plane: int) -> Slide:
+        """The slide at a focal plane, by its number in `info.planes_um`; usable while the stack is open."""
+
+
+def planes_of(slide: Slide) -> list[Slide]:
+    """The slide at each of its focal planes, lowest first: itself, if it has a single one."""
+    if not slide.info.planes_um:
+        return [slide]
+    assert isinstance(slide, Stack)  # whoever states heights is
+    return [slide.at_plane(plane) for plane in range(len(slide.info.planes_um))]
 
 
 def paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pipeline.codecs.tile_streams import TileRule
+from pipeline.units import MAX_PLANES
 
-CONTRACT_VERSION = 5
+CONTRACT_VERSION = 6
 IMAGE = "0"
 LABELS = "0/labels"
 TISSUE = "0/labels/tissue"
@@ -37,14 +38,13 @@ LINK_CODEC = "gemslide_link"
 """In place of `sharding_indexed`: chunks are tiles of the slide's file, and shards say where (`link_shard.py`)."""
 MAX_TABLES_BYTES = 2**16
 """Of JPEG tables that the tiles of a level share."""
-_TRANSPOSE: dict[str, Any] = {"name": "transpose", "configuration": {"order": [1, 2, 0]}}
 _BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
 _ZSTD: dict[str, Any] = {"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": True}}
 
-_INNER_CODECS: dict[Codec, list[dict[str, Any]]] = {
-    "imagecodecs_jpeg": [_TRANSPOSE, {"name": "imagecodecs_jpeg"}],
-    "imagecodecs_jpeg2k": [_TRANSPOSE, {"name": "imagecodecs_jpeg2k"}],
-    "zstd": [_TRANSPOSE, _BYTES, _ZSTD],
+_IMAGE_CODECS: dict[Codec, list[dict[str, Any]]] = {
+    "imagecodecs_jpeg": [{"name": "imagecodecs_jpeg"}],
+    "imagecodecs_jpeg2k": [{"name": "imagecodecs_jpeg2k"}],
+    "zstd": [_BYTES, _ZSTD],
 }
 
 MAX_SIDE_PX = 2**21
@@ -66,7 +66,8 @@ class LinkSpec:
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One level: c,y,x uint8 in shards of `shard_chunks` × `shard_chunks` square chunks."""
+    """One level, of a stack one focal plane of it: c,y,x uint8 in shards of `shard_chunks` × `shard_chunks` square
+    chunks."""
 
     width_px: int
     height_px: int
@@ -77,6 +78,16 @@ class ArraySpec:
     """Whether each chunk carries its CRC-32C; those of contract versions 1 and 2 do not."""
     link: LinkSpec | None = None
     """Of a level whose chunks are in the slide's file."""
+    planes: int | None = None
+    """Focal planes of a stack, whose array is c,z,y,x; None: c,y,x."""
+    plane: int = 0
+    """Number of the one that the shards are of, lowest first."""
+
+    def at_plane(self, plane: int) -> ArraySpec:
+        """The same level at another focal plane. Raises ValueError: it has none of this number."""
+        if not 0 <= plane < (self.planes or 1):
+            raise ValueError(f"focal plane {plane} of {self.planes or 1}")
+        return replace(self, plane=plane)
 
     @property
     def tile_rule(self) -> TileRule:
@@ -108,7 +119,8 @@ class ArraySpec:
 
     def shard_key(self, shard_row: int, shard_column: int) -> str:
         """Path of a shard below the array's folder (zarr v3 default key encoding)."""
-        return f"c/0/{shard_row}/{shard_column}"
+        plane = "" if self.planes is None else f"{self.plane}/"
+        return f"c/0/{plane}{shard_row}/{shard_column}"
 
     def cells_of_shard(self, shard_row: int, shard_column: int) -> tuple[range, range]:
         """Rows and columns of the level's chunks that a shard covers."""
@@ -119,24 +131,30 @@ class ArraySpec:
     def to_zarr_json(self) -> dict[str, Any]:
         """The array's `zarr.json`: sharded, complete streams inside, index at the end."""
         shard_px = self.shard_chunks * self.chunk_px
+        depth = [] if self.planes is None else [self.planes]
         return {
             "zarr_format": 3,
             "node_type": "array",
-            "shape": [3, self.height_px, self.width_px],
+            "shape": [3, *depth, self.height_px, self.width_px],
             "data_type": "uint8",
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, shard_px, shard_px]}},
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": self._block(shard_px)}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": FILL_VALUE,
-            "dimension_names": ["c", "y", "x"],
+            "dimension_names": ["c", *("z" for _ in depth), "y", "x"],
             "attributes": {},
             "storage_transformers": [],
             "codecs": [self._sharding() if self.link is None else self._linking(self.link)],
         }
 
+    def _block(self, side_px: int) -> list[int]:
+        """Shape of a square of one plane."""
+        return [3, side_px, side_px] if self.planes is None else [3, 1, side_px, side_px]
+
     def _sharding(self) -> dict[str, Any]:
+        image = [_colours_last(self.planes is not None), *deepcopy(_IMAGE_CODECS[self.codec])]
         configuration = {
-            "chunk_shape": [3, self.chunk_px, self.chunk_px],
-            "codecs": deepcopy(_INNER_CODECS[self.codec]) + [CHECKSUM_CODEC] * self.has_checksums,
+            "chunk_shape": self._block(self.chunk_px),
+            "codecs": image + [CHECKSUM_CODEC] * self.has_checksums,
             "index_codecs": [_BYTES, CHECKSUM_CODEC],
             "index_location": "end",
         }
@@ -144,7 +162,7 @@ class ArraySpec:
 
     def _linking(self, link: LinkSpec) -> dict[str, Any]:
         configuration = {
-            "chunk_shape": [3, self.chunk_px, self.chunk_px],
+            "chunk_shape": self._block(self.chunk_px),
             "codec": self.codec,
             "tables": None if link.tables is None else base64.b64encode(link.tables).decode(),
             "says_rgb": link.says_rgb,
@@ -154,21 +172,22 @@ class ArraySpec:
 
     @classmethod
     def from_zarr_json(cls, meta: Any) -> ArraySpec:
-        """Read back what `to_zarr_json` wrote.
+        """Read back what `to_zarr_json` wrote; of a stack, as its lowest plane.
 
         Raises:
             ValueError: a layout other than the contract's, or numbers out of range.
         """
         try:
             (sharding,) = meta["codecs"]
+            _, *depth, height_px, width_px = meta["shape"]
             link = None
             if sharding["name"] == LINK_CODEC:
                 codec, link, has_checksums = *_parse_link(sharding["configuration"]), True
             else:
-                codec, has_checksums = _parse_codecs(sharding["configuration"]["codecs"])
+                codec, has_checksums = _parse_codecs(sharding["configuration"]["codecs"], bool(depth))
             chunk_px = sharding["configuration"]["chunk_shape"][-1]
             shard_px = meta["chunk_grid"]["configuration"]["chunk_shape"][-1]
-            _, height_px, width_px = meta["shape"]
+            planes = depth[0] if depth else None
             for name, size, most in (
                 ("chunk", chunk_px, MAX_CHUNK_PX),
                 ("shard", shard_px, MAX_CHUNK_PX * MAX_SHARD_CHUNKS),
@@ -177,7 +196,9 @@ class ArraySpec:
             ):
                 if type(size) is not int or not 1 <= size <= most:
                     raise ValueError(f"its {name} is {size!r} px, not a whole number from 1 to {most}")
-            spec = cls(width_px, height_px, chunk_px, shard_px // chunk_px, codec, has_checksums, link)
+            if planes is not None and not (type(planes) is int and 2 <= planes <= MAX_PLANES):
+                raise ValueError(f"its focal planes are {planes!r:.40}, not 2 to {MAX_PLANES}")
+            spec = cls(width_px, height_px, chunk_px, shard_px // chunk_px, codec, has_checksums, link, planes)
             if spec.shard_chunks > MAX_SHARD_CHUNKS:
                 raise ValueError(f"{spec.shard_chunks} chunks along a shard, at most {MAX_SHARD_CHUNKS} are read")
             _check_rest(meta, spec.to_zarr_json())
@@ -186,20 +207,27 @@ class ArraySpec:
         return spec
 
 
-def _parse_codecs(inner: Any) -> tuple[Codec, bool]:
+def _colours_last(is_stack: bool) -> dict[str, Any]:
+    """The codec that turns c,y,x, or c,z,y,x, into rows of pixels."""
+    return {"name": "transpose", "configuration": {"order": [1, 2, 3, 0] if is_stack else [1, 2, 0]}}
+
+
+def _parse_codecs(inner: Any, is_stack: bool) -> tuple[Codec, bool]:
     """The image codec of a chain of inner codecs, and whether a checksum ends the chain.
 
     Raises:
         ValueError: a chain that no version of the contract has.
     """
     has_checksums = bool(inner[-1:] == [CHECKSUM_CODEC])
-    chain = inner[:-1] if has_checksums else inner
+    first, *chain = inner[:-1] if has_checksums else inner
+    if first != _colours_last(is_stack):
+        raise ValueError(f"its codecs are {inner!r:.200}")
     if chain[-1]["name"] == _REGISTERED_JPEG:
         colours = (chain[-1].get("configuration") or {}).get("encoded_color_space")
-        if chain[:-1] != [_TRANSPOSE] or (colours is not None and str(colours).casefold() != "ycbcr"):
+        if chain[:-1] or (colours is not None and str(colours).casefold() != "ycbcr"):
             raise ValueError(f"its codecs are {inner!r:.200}")
         return "imagecodecs_jpeg", has_checksums
-    for codec, known in _INNER_CODECS.items():
+    for codec, known in _IMAGE_CODECS.items():
         if chain[-1]["name"] == codec and chain[:-1] == known[:-1]:
             # How strongly zstd compressed, and whether it added a checksum of its own, makes no difference to reading.
             if codec != "zstd" and chain[-1].get("configuration"):

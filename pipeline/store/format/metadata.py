@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -15,7 +16,7 @@ from pipeline.files import write_text_atomic
 from pipeline.places.byte_source import read_json_at
 from pipeline.places.object_path import StorePath
 from pipeline.store.format.layout import CONTRACT_VERSION
-from pipeline.units import MAX_MPP, MIN_MPP
+from pipeline.units import MAX_MPP, MAX_PLANES, MIN_MPP, default_plane, mean_distance
 from training.foundation.reading import MAX_JSON_BYTES
 from training.foundation.words.findings import message_of
 from training.foundation.words.names import NAME_PATTERN
@@ -104,6 +105,8 @@ class SlideAttributes(_Strict):
     scanner_model: Word | None = None
     bounds_px0: Box | None = None
     """Scanned area, if the scanner states it."""
+    planes_um: tuple[float, ...] | None = Field(None, min_length=2, max_length=MAX_PLANES)
+    """Heights of a stack's focal planes, as the scanner states them, lowest first; None: one plane."""
     nanometres: Nanometres | None = None
     """Of Hamamatsu's slides: places annotations of NDP.view (NDPA)."""
     mpp_source: Word
@@ -127,6 +130,13 @@ class SlideAttributes(_Strict):
             if not isinstance(entry, dict | None) or not isinstance((entry or {}).get("fit"), dict | None):
                 raise ValueError(f"{method} or its fit is not a table")
         return stain
+
+    @field_validator("planes_um")
+    @classmethod
+    def planes_rise(cls, planes_um: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if planes_um and not all(low < high for low, high in pairwise(planes_um)):
+            raise ValueError(f"{planes_um!r:.80} do not rise")
+        return planes_um
 
     @field_validator("ingest")
     @classmethod
@@ -189,6 +199,8 @@ class SlideAttributes(_Strict):
             raise ValueError("the source's SHA-256 is missing, or stated before the link was verified")
         if self.link and not set(self.link.levels) <= set(range(len(self.levels))):
             raise ValueError(f"link to levels {self.link.levels} of {len(self.levels)}")
+        if self.link and self.planes_um:
+            raise ValueError(f"link to {len(self.planes_um)} focal planes, of which none are linked")
         return self
 
     @model_validator(mode="after")
@@ -232,25 +244,30 @@ def _axis(name: str) -> dict[str, str]:
 
 
 def multiscale(
-    name: str, kind: str, axes: str, spacings_um: Sequence[float], *, offset_um: float | None = None
+    name: str,
+    kind: str,
+    axes: str,
+    spacings_um: Sequence[float],
+    *,
+    offset_um: float | None = None,
+    planes_um: Sequence[float] = (0.0, 0.0),
 ) -> dict[str, Any]:
     """NGFF 0.5 multiscale entry.
 
     Args:
-        axes: "cyx" or "yx".
+        axes: "cyx", "czyx" or "yx".
         spacings_um: micrometres per cell of each dataset, finest first.
         offset_um: centre of the finest dataset's first cell; None: half of (its own spacing minus the finest).
+        planes_um: heights along z; the scale is their mean distance, since NGFF 0.5 has no other.
     """
     datasets = []
     for index, spacing in enumerate(spacings_um):
         start = (spacing - spacings_um[0]) / 2 + (offset_um or 0.0)
-        transformations: list[dict[str, Any]] = [
-            {"type": "scale", "scale": [1.0 if axis == "c" else spacing for axis in axes]}
-        ]
-        if start:
-            transformations.append(
-                {"type": "translation", "translation": [0.0 if axis == "c" else start for axis in axes]}
-            )
+        scales = {"c": 1.0, "z": mean_distance(planes_um), "y": spacing, "x": spacing}
+        starts = {"c": 0.0, "z": planes_um[0], "y": start, "x": start}
+        transformations: list[dict[str, Any]] = [{"type": "scale", "scale": [scales[axis] for axis in axes]}]
+        if any(starts[axis] for axis in axes):
+            transformations.append({"type": "translation", "translation": [starts[axis] for axis in axes]})
         datasets.append({"path": str(index), "coordinateTransformations": transformations})
     return {
         "name": name,
@@ -261,8 +278,14 @@ def multiscale(
     }
 
 
-def image_attributes(name: str, spacings_um: Sequence[float]) -> dict[str, Any]:
-    """`ome` of an RGB image."""
+def image_attributes(
+    name: str, spacings_um: Sequence[float], planes_um: Sequence[float] | None = None
+) -> dict[str, Any]:
+    """`ome` of an RGB image; with heights of focal planes, that of a stack."""
+    if planes_um:
+        image, plane = multiscale(name, "area", "czyx", spacings_um, planes_um=planes_um), default_plane(planes_um)
+    else:
+        image, plane = multiscale(name, "area", "cyx", spacings_um), 0
     channels = [
         {
             "label": label,
@@ -278,8 +301,12 @@ def image_attributes(name: str, spacings_um: Sequence[float]) -> dict[str, Any]:
     return {
         "ome": {
             "version": "0.5",
-            "multiscales": [multiscale(name, "area", "cyx", spacings_um)],
-            "omero": {"name": name, "channels": channels, "rdefs": {"defaultT": 0, "defaultZ": 0, "model": "color"}},
+            "multiscales": [image],
+            "omero": {
+                "name": name,
+                "channels": channels,
+                "rdefs": {"defaultT": 0, "defaultZ": plane, "model": "color"},
+            },
         }
     }
 
@@ -314,12 +341,19 @@ def _label_attributes(
     }
 
 
-def ome_xml(series: Sequence[tuple[str, int, int, float | None]]) -> str:
-    """OME/METADATA.ome.xml: (name, width_px, height_px, mpp) per series, metadata only."""
+def ome_xml(series: Sequence[tuple[str, int, int, float | None]], planes_um: Sequence[float] | None = None) -> str:
+    """OME/METADATA.ome.xml: (name, width_px, height_px, mpp) per series, metadata only.
+
+    Args:
+        planes_um: heights of the first series's focal planes; None: one.
+    """
+    depths = [len(planes_um or (0.0,)), *(1 for _ in series[1:])]
+    distance = f' PhysicalSizeZ="{mean_distance(planes_um):.9g}"' if planes_um else ""
     images = "".join(
         f'<Image ID="Image:{i}" Name="{name}"><Pixels ID="Pixels:{i}" DimensionOrder="XYCZT" Type="uint8" '
-        f'SizeX="{width}" SizeY="{height}" SizeC="3" SizeZ="1" SizeT="1" Interleaved="true"'
+        f'SizeX="{width}" SizeY="{height}" SizeC="3" SizeZ="{depths[i]}" SizeT="1" Interleaved="true"'
         + (f' PhysicalSizeX="{mpp:.9g}" PhysicalSizeY="{mpp:.9g}"' if mpp else "")
+        + distance * (i == 0)
         + f'><Channel ID="Channel:{i}:0" SamplesPerPixel="3"/><MetadataOnly/></Pixels></Image>'
         for i, (name, width, height, mpp) in enumerate(series)
     )

@@ -124,7 +124,10 @@ Chunks = Callable[[int, range], list[bytes | None]]
 
 
 class ArrayReader:
-    """Reads the chunks and regions of one level's array. Safe in threads and in forked workers."""
+    """Reads the chunks and regions of one level's array, of a stack at one plane.
+
+    Safe in threads and in forked workers.
+    """
 
     path: StorePath
 
@@ -136,8 +139,11 @@ class ArrayReader:
         self._shards = _Shards(next(_READERS), str(path), real_store, num_chunks, max_chunk_bytes, identity)
 
     @classmethod
-    def open(cls, path: Path) -> ArrayReader:
+    def open(cls, path: Path, plane: int = 0) -> ArrayReader:
         """Open by the array's own `zarr.json`.
+
+        Args:
+            plane: number of a stack's focal plane.
 
         Raises:
             UnreadableError: missing, not an array of a slide store, or a link that leads out of the store.
@@ -146,7 +152,7 @@ class ArrayReader:
         check_inside(meta, real_store_of(path.parents[1]))
         try:
             identity = _identity(str(path))
-            spec = ArraySpec.from_zarr_json(read_json_file(meta, max_bytes=MAX_ARRAY_JSON_BYTES))
+            spec = ArraySpec.from_zarr_json(read_json_file(meta, max_bytes=MAX_ARRAY_JSON_BYTES)).at_plane(plane)
         except (OSError, ValueError) as error:
             raise UnreadableError(f"{path}: {error}. {INGEST_AGAIN}") from error
         return cls(path, spec, identity)

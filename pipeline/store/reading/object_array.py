@@ -76,14 +76,15 @@ class ObjectArrayReader(ArrayReader):
         self._root_state = root_state
 
     @classmethod
-    def open_at(cls, path: ObjectPath, root_state: ObjectState) -> ObjectArrayReader:
-        """Open by the array's own `zarr.json`.
+    def open_at(cls, path: ObjectPath, root_state: ObjectState, plane: int) -> ObjectArrayReader:
+        """Open by the array's own `zarr.json`; see `ArrayReader.open`.
 
         Raises:
             UnreadableError: missing, not an array of a slide store, or one that points at a slide's file.
         """
         try:
-            spec = ArraySpec.from_zarr_json(read_json_at(path / "zarr.json", max_bytes=MAX_ARRAY_JSON_BYTES))
+            meta = read_json_at(path / "zarr.json", max_bytes=MAX_ARRAY_JSON_BYTES)
+            spec = ArraySpec.from_zarr_json(meta).at_plane(plane)
         except (OSError, ValueError) as error:
             raise UnreadableError(f"{path}: {error}. {INGEST_AGAIN}") from error
         if spec.link is not None:

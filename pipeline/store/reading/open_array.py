@@ -12,20 +12,21 @@ from pipeline.store.reading.object_array import ObjectArrayReader
 from training.foundation.errors import UnreadableError
 
 
-def open_array(path: StorePath, link: OpenLink | None, state: ObjectState | None) -> ArrayReader:
+def open_array(path: StorePath, link: OpenLink | None, state: ObjectState | None, plane: int = 0) -> ArrayReader:
     """A level's array.
 
     Args:
         link: what the store points at, if it says that it is linked.
         state: of the root's metadata, for a store in a bucket.
+        plane: number of a stack's focal plane.
 
     Raises:
         UnreadableError: as `ArrayReader.open`; or the array points at a slide's file, and the store says otherwise.
     """
     if isinstance(path, ObjectPath):
         assert state is not None  # as the root was opened
-        return ObjectArrayReader.open_at(path, state)
-    array = ArrayReader.open(path)
+        return ObjectArrayReader.open_at(path, state, plane)
+    array = ArrayReader.open(path, plane)
     if array.spec.link is None:
         return array
     if link is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from pipeline.grid import FINER_THAN_SCAN
 from pipeline.places.byte_source import results_of
 from pipeline.places.object_path import StorePath, place_of
 from pipeline.project import writable
+from pipeline.store.format.inside import INGEST_AGAIN
 from pipeline.store.format.layout import IMAGE, TISSUE
 from pipeline.store.format.metadata import read_json
 from pipeline.store.format.root import open_root
@@ -27,6 +28,7 @@ from pipeline.store.reading.array_reader import ArrayReader
 from pipeline.store.reading.open_array import open_array
 from pipeline.store.reading.resample import area_mean
 from pipeline.store.reading.threads import parallel_for
+from pipeline.units import chosen_plane
 from training.foundation.errors import BadRecipeError, UnreadableError
 from training.foundation.tile_read import TileRead
 
@@ -80,25 +82,46 @@ class StoreReader:
 
     Positions of chunks are read once per shard and kept; a pickled copy opens the store again.
 
+    Args:
+        plane_um: height of the focal plane that is read, of a stack; None: the default one.
+
     Raises:
+        BadRecipeError: the slide has no such plane.
         UnreadableError: no store there, or its metadata is inconsistent.
         WrongSlideError: its folder is named after another slide.
         SourceGoneError, ChangedSourceError, OutsideFoldersError: of a linked store, its slide's file.
     """
 
-    def __init__(self, path: StorePath | str) -> None:
+    def __init__(self, path: StorePath | str, plane_um: float | None = None) -> None:
         self.path = place_of(path)
         attributes, self._state = open_root(self.path)
         self.attributes = attributes
         self.slide_id, self.mpp0 = attributes.slide_id, attributes.mpp0
         self.icc = _icc(attributes.icc, self.path)
+        self.plane = chosen_plane(attributes.planes_um, plane_um, self.slide_id)
+        """Number of the focal plane that is read, lowest first; 0 of a slide with a single one."""
         link = open_link(self.path, attributes.link.id) if attributes.link else None
-        calls = (partial(open_array, self.path / IMAGE / level.path, link, self._state) for level in attributes.levels)
+        paths = (self.path / IMAGE / level.path for level in attributes.levels)
+        calls = (partial(open_array, path, link, self._state, self.plane) for path in paths)
         arrays = zip(attributes.levels, results_of(self.path, calls), strict=True)
         self.levels = tuple(LevelArray(i, array, level.downsample) for i, (level, array) in enumerate(arrays))
+        num_planes = None if attributes.planes_um is None else len(attributes.planes_um)
+        if any(level.array.spec.planes != num_planes for level in self.levels):
+            raise UnreadableError(f"{self.path}: its levels have other focal planes than the root says. {INGEST_AGAIN}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (StoreReader, (self.path,))
+        return (StoreReader, (self.path, self.plane_um))
+
+    @property
+    def plane_um(self) -> float | None:
+        """Height of the focal plane that is read; None of a slide with a single one."""
+        planes_um = self.attributes.planes_um
+        return None if planes_um is None else planes_um[self.plane]
+
+    def planes(self) -> Iterator[StoreReader]:
+        """The slide at each of its focal planes, lowest first."""
+        for plane_um in self.attributes.planes_um or (None,):
+            yield StoreReader(self.path, plane_um)
 
     @property
     def folder(self) -> Path:

@@ -28,7 +28,7 @@ from tests.pipeline.make import halved, ingest, overwrite_tag, sample_image, wri
 ICC_TAG = 34675
 GEMSLIDE_KEYS = {
     "contract_version", "slide_id", "mpp0", "source", "levels", "associated", "icc", "objective_power", "scanner_model",
-    "bounds_px0", "mpp_source", "stain", "qc", "link", "ingest", "nanometres",
+    "bounds_px0", "mpp_source", "stain", "qc", "link", "ingest", "nanometres", "planes_um",
 }  # fmt: skip
 SECRETIVE = (
     "Aperio Image Library v11.2.1\r\n900x700 (256x256) JPEG/RGB Q=30|AppMag = 20|StripeWidth = 2040|"
@@ -180,7 +180,7 @@ def test_the_root_says_exactly_what_the_contract_lists(store):
         ("2", 4.0, "built"),
     ]
     assert {"versions", "seconds", "utc", "checksums_sha256"} <= set(ours["ingest"])
-    assert (ours["contract_version"], ours["slide_id"], ours["mpp0"], ours["associated"]) == (5, "S-7", 0.5, [])
+    assert (ours["contract_version"], ours["slide_id"], ours["mpp0"], ours["associated"]) == (6, "S-7", 0.5, [])
 
 
 def test_nothing_in_the_store_names_the_file_or_what_its_description_says(tmp_path):
