@@ -7,15 +7,22 @@ from numpy.typing import NDArray
 
 from pipeline.slides.dicom.headers.attributes import text
 from pipeline.slides.dicom.headers.header import Header
+from pipeline.slides.dicom.headers.heights import planes_of_full, stated_heights_um
 from pipeline.slides.dicom.headers.matrix import Matrix, num_frames
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted
 
+_MAX_PLACES = 2**24
+"""Tiles of all focal planes."""
 
-def position_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
-    """Number of the frame at every tile, int64 (rows, columns); -1 where there is none.
 
-    Frames of TILED_FULL follow one another row by row (PS3.3, C.7.6.17.3); each of TILED_SPARSE states its position.
+def position_frames(headers: list[Header], matrix: Matrix) -> dict[float, NDArray[np.int64]]:
+    """Number of the frame at every tile, int64 (rows, columns), by focal plane; -1 where there is none.
+
+    Planes are named by their heights in micrometres, the lowest first.
+
+    Frames of TILED_FULL follow one another row by row, plane by plane (PS3.3, C.7.6.17.3); each of TILED_SPARSE states
+    its position.
 
     Args:
         headers: of all files of the level, in order.
@@ -29,11 +36,15 @@ def position_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
     organization = text(first.dataset, "DimensionOrganizationType") or "absent"
     has_positions = any(column is not None for header in headers for column in header.frames.columns_px)
     if organization == "TILED_FULL" or (total == tiles == 1 and not has_positions):
-        if total != tiles:
+        heights_um = planes_of_full(first)
+        if total != tiles * len(heights_um):
+            planes = f" at {len(heights_um)} focal planes" if len(heights_um) > 1 else ""
+            needed = counted(tiles * len(heights_um), "frame")
             raise _wrong(
-                first, f"its {matrix.columns}×{matrix.rows} tiles need {counted(tiles, 'frame')}, but it claims {total}"
+                first, f"its {matrix.columns}×{matrix.rows} tiles{planes} need {needed}, but it claims {total}"
             )
-        return np.arange(tiles, dtype=np.int64).reshape(matrix.rows, matrix.columns)
+        numbers = np.arange(total, dtype=np.int64).reshape(-1, matrix.rows, matrix.columns)
+        return dict(zip(heights_um, numbers, strict=True))
     if not has_positions:
         raise _wrong(
             first, f"its {total} frames do not state their positions (Dimension Organization Type: {organization})"
@@ -41,7 +52,7 @@ def position_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
     return _by_position(headers, matrix)
 
 
-def _by_position(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
+def _by_position(headers: list[Header], matrix: Matrix) -> dict[float, NDArray[np.int64]]:
     first = headers[0]
     columns_px = [column for header in headers for column in header.frames.columns_px]
     rows_px = [row for header in headers for row in header.frames.rows_px]
@@ -61,12 +72,17 @@ def _by_position(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
             f"frame {frame + 1} is at x={x_px[frame]}, y={y_px[frame]}, between the tiles of "
             f"{matrix.tile_w_px}×{matrix.tile_h_px} px; overlapping frames are not supported",
         )
-    indices = np.full((matrix.rows, matrix.columns), -1, np.int64)
-    tile = y_px // matrix.tile_h_px * matrix.columns + x_px // matrix.tile_w_px
-    if len(np.unique(tile)) != total:
-        raise _wrong(first, "several frames have the same position; only one focal plane and one optical path are read")
-    indices.ravel()[tile] = np.arange(total)
-    return indices
+    heights_um, plane = np.unique(stated_heights_um(headers), return_inverse=True)
+    if len(heights_um) * matrix.rows * matrix.columns > _MAX_PLACES:
+        raise _wrong(first, f"claims {len(heights_um)} focal planes of {matrix.columns}×{matrix.rows} tiles")
+    numbers = np.full((len(heights_um), matrix.rows, matrix.columns), -1, np.int64)
+    numbers[plane, y_px // matrix.tile_h_px, x_px // matrix.tile_w_px] = np.arange(total)
+    if (numbers >= 0).sum() != total:
+        raise _wrong(first, "several frames have the same position and height; only one optical path is read")
+    if ((numbers >= 0) != (numbers[:1] >= 0)).any():
+        # One plane that follows the tissue looks like this, too; parts of it would be white.
+        raise _wrong(first, f"its {len(heights_um)} focal planes do not hold the same tiles")
+    return dict(zip(heights_um.tolist(), numbers, strict=True))
 
 
 def _wrong(header: Header, why: str) -> UnreadableError:

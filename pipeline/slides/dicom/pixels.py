@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
+from copy import copy
 from functools import lru_cache
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from pipeline.slides.dicom.headers.matrix import (
 from pipeline.slides.dicom.layout import position_frames
 from pipeline.slides.dicom.streams import FrameStreams, why_not_a_stream
 from pipeline.slides.dicom.validate import check_matrix
+from pipeline.units import default_plane
 from training.foundation.errors import UnreadableError
 
 _LARGE_FRAME_BYTES = 4 * 2**20
@@ -43,6 +45,8 @@ _LARGE_FRAME_BYTES = 4 * 2**20
 
 class DicomLevel:
     """One matrix of frames, in one file or the parts of a concatenation. An `EncodedLevel` where its frames allow.
+
+    Of several focal planes it shows the default one.
 
     Coordinates are those of the total pixel matrix, whichever way the slide lay on the stage.
 
@@ -64,7 +68,10 @@ class DicomLevel:
                 raise UnreadableError(
                     f"{header.path.name}: differs from {self._name}, another part of the same level. Copy both."
                 )
-        self._positions = position_frames(headers, self.matrix)
+        self._frames_um = position_frames(headers, self.matrix)
+        self.heights_um = tuple(self._frames_um)
+        """Of its focal planes, lowest first."""
+        self._positions = self._frames_um[self.heights_um[default_plane(self.heights_um)]]
         self.columns, self.rows = self.matrix.columns, self.matrix.rows
         self.tile_px = self.matrix.tile_w_px
         self._streams = FrameStreams(self.matrix, warnings)
@@ -100,6 +107,12 @@ class DicomLevel:
                 self._stream_of(int(self._source.byte_counts.argmax()))
             except FrameError as error:
                 raise NotBrightfieldRgbError(f"{self._name}: {error}. Convert it to JPEG 2000 of RGB.") from error
+
+    def at_height(self, height_um: float) -> DicomLevel:
+        """The level at one of its focal planes; its files belong to this one."""
+        level = copy(self)
+        level._positions = self._frames_um[height_um]
+        return level
 
     def close(self) -> None:
         self._opened.close()

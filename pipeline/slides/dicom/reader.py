@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,14 +21,17 @@ from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objec
 from pipeline.slides.dicom.pixels import DicomLevel
 from pipeline.slides.dicom.plane import check_same_plane
 from pipeline.slides.dicom.series import chosen_files, in_levels
+from pipeline.slides.dicom.stacks import stacked
 from pipeline.slides.dicom.validate import check_one_slide, check_pyramid
+from pipeline.units import default_plane
 from training.foundation.errors import DecompressionBombError, UnreadableError
 
 
 class DicomSlide:
     """One series of whole-slide instances: volumes are levels, the rest associated images.
 
-    Coordinates are those of the total pixel matrix, from its top left, whatever its orientation on the glass.
+    Coordinates are those of the total pixel matrix, from its top left, whatever its orientation on the glass. Of
+    several focal planes, in one instance or in several, it shows the default one.
 
     Args:
         path: a folder, for the whole slide; or one instance's file, for that level alone (with the other parts
@@ -44,8 +48,10 @@ class DicomSlide:
             warnings.add(clause)
         with refusing_damage(path), ExitStack() as on_error:
             levels, self._associated = self._sorted_by_kind()
-            self._levels = [self._open_level(parts, on_error, warnings) for parts in levels]
-            self._levels.sort(key=lambda level: level.matrix.width_px, reverse=True)
+            instances = [self._open_level(parts, on_error, warnings) for parts in levels]
+            self._stack = stacked(instances, self._name, warnings)
+            self._heights_um = tuple(self._stack[0])
+            self._levels = self._at_plane(default_plane(self._heights_um))
             check_pyramid([(level.matrix, mpp_of(level.header).mpp_xy) for level in self._levels], self._name)
             others = [header for parts in self._associated.values() for header in parts]
             check_one_slide([header for parts in levels for header in parts], others, self._name)
@@ -53,8 +59,8 @@ class DicomSlide:
             self._check_content()
             label_statement = label_in_image(header for parts in levels for header in parts)
             finest = self._levels[0].header
-            for level in self._levels:
-                level.colours_as_said()  # warns if they are not
+            for instance in instances:
+                instance.colours_as_said()  # warns if they are not
             self.info = replace(self._read_info(finest, label_statement), warnings=warnings)
             self._finest_file = finest.path
             self._opened = on_error.pop_all()
@@ -64,10 +70,19 @@ class DicomSlide:
         """The file through which OpenSlide can serve as the reference decoder; None if it would be misled.
 
         OpenSlide trusts the attribute Photometric Interpretation, which is often wrong; frames state it themselves.
-        It also trusts a damaged offset table, and crashes.
+        It also trusts a damaged offset table, and crashes. It reads no stacks.
         """
         is_honest = all(level.colours_as_said() and not level.has_false_offsets for level in self._levels)
-        return self._finest_file if is_honest else None
+        return self._finest_file if is_honest and len(self._heights_um) == 1 else None
+
+    def at_plane(self, plane: int) -> DicomSlide:
+        slide = copy(self)
+        slide._levels = self._at_plane(plane)
+        return slide
+
+    def _at_plane(self, plane: int) -> list[DicomLevel]:
+        """Levels at a focal plane; those of a slide with a single one may state other heights than the finest."""
+        return [list(level.values())[plane] for level in self._stack]
 
     @property
     def finest_header(self) -> Header:
@@ -118,6 +133,7 @@ class DicomSlide:
             icc=icc_of(finest),
             associated=tuple(name for name in ("thumbnail", "label", "macro") if name in self._associated),
             label_in_image=label_statement,
+            planes_um=self._heights_um if len(self._heights_um) > 1 else (),
         )
 
     def _size(self, level: DicomLevel) -> LevelSize:

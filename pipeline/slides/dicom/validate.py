@@ -50,13 +50,13 @@ def check_matrix(header: Header, matrix: Matrix, file_bytes: int) -> None:
         UnreadableError, DecompressionBombError, NotBrightfieldRgbError: they cannot.
     """
     _check_pixels_are_rgb(header.dataset, matrix, header.path.name)
-    _check_one_plane(header)
+    _check_one_path(header)
     _check_transfer_syntax(header, matrix)
     _check_claim(header, matrix, file_bytes)
 
 
 def check_pyramid(levels: list[tuple[Matrix, tuple[float, float] | None]], name: str) -> None:
-    """Check that levels are one image at decreasing sizes: separate planes and regions cannot be distinguished.
+    """Check that levels are one image at decreasing sizes: separate regions cannot be distinguished.
 
     Args:
         levels: matrix and microns per pixel of each, finest first.
@@ -68,8 +68,8 @@ def check_pyramid(levels: list[tuple[Matrix, tuple[float, float] | None]], name:
     widths_px = {matrix.width_px for matrix, _ in levels}
     if len(widths_px) != len(levels):
         raise UnreadableError(
-            f"{name}: several images of the same width ({sorted(widths_px)} px). Focal planes, optical paths "
-            "or regions are not read together; name a single file."
+            f"{name}: several images of the same width ({sorted(widths_px)} px) and height above the glass. Optical "
+            "paths or regions are not read together; name a single file."
         )
     for matrix, mpp in levels[1:]:
         is_copy = is_reduced_copy((matrix.width_px, matrix.height_px), (first.width_px, first.height_px))
@@ -175,14 +175,11 @@ def _check_pixels_are_rgb(ds: Dataset, matrix: Matrix, name: str) -> None:
             raise NotBrightfieldRgbError(f"{name}: was imaged in fluorescence ({how}); only brightfield is read.")
 
 
-def _check_one_plane(header: Header) -> None:
-    ds, name = header.dataset, header.path.name
-    planes = max(1, integer(ds, "TotalPixelMatrixFocalPlanes"), len(header.frames.heights))
-    paths = max(1, integer(ds, "NumberOfOpticalPaths"), len(header.frames.optical_paths))
-    if planes > 1 or paths > 1:
+def _check_one_path(header: Header) -> None:
+    paths = max(1, integer(header.dataset, "NumberOfOpticalPaths"), len(header.frames.optical_paths))
+    if paths > 1:
         raise UnreadableError(
-            f"{name}: holds {planes} focal planes and {paths} optical paths; one of each is read. "
-            "Export a single plane (or an extended depth of field) in brightfield."
+            f"{header.path.name}: holds {paths} optical paths; one is read. Export a single one, in brightfield."
         )
 
 
@@ -202,6 +199,7 @@ def _check_transfer_syntax(header: Header, matrix: Matrix) -> None:
 
 def _check_claim(header: Header, matrix: Matrix, file_bytes: int) -> None:
     frames, raw_bytes = num_frames(header), matrix.width_px * matrix.height_px * 3
+    raw_bytes *= max(1, integer(header.dataset, "TotalPixelMatrixFocalPlanes"))
     is_full = text(header.dataset, "DimensionOrganizationType") == "TILED_FULL"
     ratio = MAX_UNPACK_RATIO if is_full else _MAX_SPARSE_RATIO
     claim = (

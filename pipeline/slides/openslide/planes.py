@@ -12,13 +12,10 @@ from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.openslide.files import scn_planes
 from pipeline.slides.openslide.library import not_rgb
-from pipeline.slides.openslide.ndpi.file import SOURCE_LENS
+from pipeline.slides.openslide.ndpi.file import SOURCE_LENS, height_nm
 from pipeline.slides.tiff.library import TiffStructure
 from training.foundation.errors import UnreadableError
-from training.foundation.words.counts import first_of
 
-_Z_OFFSET_NM = 65424
-"""Tag of Hamamatsu: the focal plane's height."""
 _FILTER_SET, _CAPTURE_MODE, _WAVELENGTH_NM = 65434, 65441, 65451
 _NO_FILTERS = {"", "none", "brightfield", "bright field", "bf"}
 _MAX_BRIGHTFIELD_MODE = 6
@@ -63,18 +60,13 @@ def _ndpi_stack(path: Path) -> str:
             if any(_is_fluorescence(tiff, page) for page in tiff.pages()):
                 raise not_rgb(path.name, "fluorescence (Hamamatsu's filter set, capture mode or wavelength)")
             scanned = [
-                (tiff.tag(_Z_OFFSET_NM, page) or 0, (page.imagewidth, page.imagelength))
+                (height_nm(tiff, page), (page.imagewidth, page.imagelength))
                 for page in tiff.pages()
                 if _is_positive(tiff.tag(SOURCE_LENS, page))
             ]
     except DamagedFileError as error:
         raise UnreadableError(f"{path.name}: its tags cannot be read ({error}). Copy the file again.") from error
-    heights = sorted({height for height, _ in scanned if isinstance(height, int)})
-    if len(heights) > 1:
-        named = first_of(heights, _MAX_NAMED)
-        return f"{len(heights)} focal planes (at {named} nm)"
-    sizes = [size for _, size in scanned]
-    copies = max((sizes.count(size) for size in set(sizes)), default=1)
+    copies = max((scanned.count(one) for one in set(scanned)), default=1)
     return f"{copies} images of one size" if copies > 1 else ""
 
 

@@ -13,7 +13,8 @@ from pipeline.errors import CorruptTileError
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.mpp import parse_number
 from pipeline.slides.common.pyramid import level_size
-from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
+from pipeline.slides.common.slide import LEVEL_OF_SOME_PLANES, EncodedLevel, NotCopied, Slide, SlideInfo
+from pipeline.slides.common.slide_warnings import SlideWarnings
 from pipeline.slides.openslide.files import companion_files, scn_areas
 from pipeline.slides.openslide.library import OpenSlideHandle, detect_vendor, not_rgb
 from pipeline.slides.openslide.metadata import (
@@ -24,10 +25,12 @@ from pipeline.slides.openslide.metadata import (
     tile_side_px,
 )
 from pipeline.slides.openslide.ndpi.file import NdpiFile
+from pipeline.slides.openslide.ndpi.plane import NdpiPlane
 from pipeline.slides.openslide.pixels import OpenSlideLevel, is_on_whole_pixels
 from pipeline.slides.openslide.planes import check_one_plane
 from pipeline.slides.openslide.validate import check_claims, check_colours, check_scanned_size
 from pipeline.slides.tiff.pages import level_sizes_wh
+from pipeline.units import default_plane
 from training.foundation.errors import UnreadableError
 
 _PAGES_AS_LEVELS = ("aperio", "generic-tiff")
@@ -48,6 +51,9 @@ class VendorSlide:
         check_claims(path, vendor)
         check_colours(path, vendor)
         self._handle, self._ndpi = OpenSlideHandle(path), None
+        self._stack: dict[tuple[int, int], tuple[EncodedLevel, ...]] = {}
+        """Of an NDPI file with several focal planes: its levels at each of them."""
+        self._warnings = SlideWarnings()
         try:
             if self._handle.properties.get("mirax.GENERAL.SLIDE_TYPE") == "SLIDE_TYPE_FLUORESCENCE":
                 # OpenSlide would show three of its channels as red, green and blue.
@@ -62,7 +68,7 @@ class VendorSlide:
             if self._handle.vendor in _PAGES_AS_LEVELS and not every_level:
                 source_levels = self._without_side_images(path, source_levels)
             if self._ndpi is not None and not every_level:
-                source_levels = [i for i in source_levels if self._handle.level_sizes_wh[i] in self._ndpi.levels]
+                source_levels = self._own_levels(self._ndpi, source_levels)
             self.info = self._read_info(source_levels)
             check_scanned_size(self.info, self.files, self._name)
             self._levels = [
@@ -89,6 +95,24 @@ class VendorSlide:
             )
         return [level for level in source_levels if self._handle.level_sizes_wh[level] in sizes_wh]
 
+    def _own_levels(self, ndpi: NdpiFile, source_levels: list[int]) -> list[int]:
+        """Levels that the file has, of a stack at each of its planes; OpenSlide makes further ones."""
+        sizes_wh = self._handle.level_sizes_wh
+        own = [i for i in source_levels if sizes_wh[i] in ndpi.levels]
+        if len(ndpi.heights_nm) == 1:
+            return own
+        self._stack = ndpi.stack([sizes_wh[i] for i in own])
+        for i in own:
+            if sizes_wh[i] not in self._stack:
+                self._warnings.add(LEVEL_OF_SOME_PLANES, sizes_wh[i])
+        return [i for i in own if sizes_wh[i] in self._stack]
+
+    def at_plane(self, plane: int) -> Slide:
+        levels = [self._stack[size.width_px, size.height_px] for size in self.info.levels]
+        if plane == default_plane(self.info.planes_um):
+            return self
+        return NdpiPlane(self.info, self.files, tuple(planes[plane] for planes in levels))
+
     def _read_info(self, source_levels: list[int]) -> SlideInfo:
         handle, properties = self._handle, self._handle.properties
         mpp = mpp_of(properties)
@@ -107,6 +131,8 @@ class VendorSlide:
             associated=handle.associated,
             bounds_px0=bounds_px0(properties, sizes_wh[0]),
             nm_centre_xy=nm_centre_xy(properties),
+            planes_um=tuple(nm / 1000 for nm in self._ndpi.heights_nm) if self._ndpi and self._stack else (),
+            warnings=self._warnings,
         )
 
     def _ndpi_file(self, path: Path) -> NdpiFile | None:

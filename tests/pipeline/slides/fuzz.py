@@ -45,7 +45,7 @@ from tests.pipeline.make import (
     write_pyramid,
 )
 from tests.pipeline.slides import make_dicom
-from tests.pipeline.slides.make_ndpi import write_ndpi
+from tests.pipeline.slides.make_ndpi import write_ndpi, write_ndpi_stack
 from tests.pipeline.slides.mutate import anatomy_of, damaged
 from training.foundation.errors import GemslideError, UnreadableError
 
@@ -100,6 +100,14 @@ def write_originals(folder: Path) -> list[Path]:
         make_dicom.write_dicom(folder / f"{i}.dcm", levels[0], change=_with_the_same_name, **kind)
         for i, kind in enumerate(tile_kinds)
     ]
+    planes = {height: sample_image(200, 140, seed) for seed, height in enumerate((0.0, 1.5))}
+    scanned = {1000 * seed: [sample_image(240, 144, seed)] for seed in range(2)}
+    write_ndpi_stack(folder / "stack.ndpi", scanned, interval_mcus=5)
+    originals.append(folder / "stack.ndpi")
+    for is_full in (True, False):
+        path = folder / f"stack-{is_full}.dcm"
+        make_dicom.write_dicom_stack(path, planes, is_full=is_full, change=_with_the_same_name)
+        originals.append(path)
     data = os.environ.get("GEMSLIDE_TEST_DATA")
     return originals + ([Path(data) / name for name in SMALL_REAL] if data else [])
 

@@ -142,6 +142,47 @@ def write_dicom(
     return path
 
 
+def write_dicom_stack(
+    path: Path, planes: dict[float, Pixels], *, tile_wh: tuple[int, int] = (64, 64), is_full: bool = True,
+    downsample: int = 1, series: str = "1.2.3.4", change: Callable[[Dataset], None] = lambda ds: None,
+) -> dict[float, Pixels]:  # fmt: skip
+    """Write one instance with a focal plane at each height, in micrometres. Returns their pixels as libjpeg shows them.
+
+    Args:
+        is_full: TILED_FULL, its planes lowest first; else TILED_SPARSE, with a height for each frame.
+    """
+    order = sorted(planes) if is_full else list(planes)
+    tiles = {height: tiles_of(planes[height], tile_wh) for height in order}
+    frames = {height: [jpeg_ycc(tile) for tile in tiles[height]] for height in order}
+    pixels = planes[order[0]]
+    ds = _attributes(pixels, tile_wh, JPEG, "YBR_FULL_422", "VOLUME", downsample, series)
+    ds.NumberOfFrames, ds.TotalPixelMatrixFocalPlanes = sum(map(len, frames.values())), len(planes)
+    ds.DimensionOrganizationType = "TILED_FULL" if is_full else "TILED_SPARSE"
+    columns = -(-pixels.shape[1] // tile_wh[0])
+    if is_full:
+        origin, measures = Dataset(), ds.SharedFunctionalGroupsSequence[0].PixelMeasuresSequence[0]
+        origin.XOffsetInSlideCoordinateSystem = origin.YOffsetInSlideCoordinateSystem = 0
+        origin.ZOffsetInSlideCoordinateSystem = order[0]
+        ds.TotalPixelMatrixOriginSequence = [origin]
+        measures.SpacingBetweenSlices = (order[-1] - order[0]) / max(1, len(order) - 1) / 1000
+    else:
+        ds.PerFrameFunctionalGroupsSequence = [
+            _place(at % columns * tile_wh[0] + 1, at // columns * tile_wh[1] + 1, height)
+            for height in order
+            for at in range(len(frames[height]))
+        ]
+    put_pixels(ds, [frame for height in order for frame in frames[height]], "basic")
+    change(ds)
+    ds.save_as(path, enforce_file_format=True)
+    return {height: _joined(frames[height], columns, pixels.shape) for height in order}
+
+
+def _joined(frames: list[bytes], columns: int, shape: tuple[int, ...]) -> Pixels:
+    tiles = [imagecodecs.jpeg8_decode(frame) for frame in frames]
+    rows = [np.concatenate(tiles[at : at + columns], axis=1) for at in range(0, len(tiles), columns)]
+    return np.concatenate(rows)[: shape[0], : shape[1]]
+
+
 def put_pixels(ds: Dataset, frames: list[bytes], offsets: str) -> None:
     """Set Pixel Data from the frames, encapsulated if the transfer syntax requires it."""
     if ds.file_meta.TransferSyntaxUID.is_encapsulated:
@@ -217,9 +258,11 @@ def placed_attributes(width_px: int, height_px: int) -> Dataset:
     return ds
 
 
-def _place(x: int, y: int) -> Dataset:
+def _place(x: int, y: int, height_um: float | None = None) -> Dataset:
     place, groups = Dataset(), Dataset()
     place.ColumnPositionInTotalImagePixelMatrix, place.RowPositionInTotalImagePixelMatrix = x, y
+    if height_um is not None:
+        place.ZOffsetInSlideCoordinateSystem = height_um
     groups.PlanePositionSlideSequence = [place]
     return groups
 

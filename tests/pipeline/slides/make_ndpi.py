@@ -9,7 +9,7 @@ import io
 import re
 import struct
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class NdpiImage:
     height_px: int
     lens: float
     components: int = 3
+    height_nm: int = 0
+    """Of its focal plane."""
 
 
 def write_ndpi(
@@ -59,6 +61,26 @@ def write_ndpi(
         images.append(_image(macro, jpeg(macro), -1.0))
     write_ndpi_images(path, images, **options)
     return Made(path, [decoded(stream) for stream in streams])
+
+
+def write_ndpi_stack(path: Path, planes: dict[int, list[Pixels]], **options: Any) -> dict[int, list[Pixels]]:
+    """Write an .ndpi of levels by focal plane, by its height in nanometres. Returns their pixels as libjpeg shows them.
+
+    Args:
+        options: as of `stack_images`.
+    """
+    images = stack_images(planes, **options)
+    write_ndpi_images(path, images)
+    return {nm: [decoded(image.stream) for image in images if image.height_nm == nm] for nm in planes}
+
+
+def stack_images(planes: dict[int, list[Pixels]], *, subsampling: int = 0, interval_mcus: int = 8) -> list[NdpiImage]:
+    """Pages of levels by focal plane; see `write_ndpi`."""
+    return [
+        replace(_image(pixels, _restart_jpeg(pixels, subsampling, interval_mcus), 20.0 / 2**i), height_nm=height_nm)
+        for height_nm, levels in planes.items()
+        for i, pixels in enumerate(levels)
+    ]
 
 
 def _image(pixels: Pixels, stream: bytes, lens: float) -> NdpiImage:
@@ -105,7 +127,8 @@ def _tags(content: _Far, image: NdpiImage, mpp: float, centre_nm: tuple[int, int
         (279, 4, 1, len(image.stream)), (282, 5, 1, resolution_at), (283, 5, 1, resolution_at), (296, 3, 1, 3),
         (NDPI_FLAG, 4, 1, 1), (NDPI_LENS, 11, 1, struct.pack("<f", image.lens)),
         *((NDPI_X_NM + axis, 9, 1, struct.pack("<i", nm)) for axis, nm in enumerate(centre_nm or ())),
-        (NDPI_FOCAL_PLANE, 9, 1, 0), (NDPI_PROPERTIES, 2, len(_PROPERTIES), properties_at),
+        (NDPI_FOCAL_PLANE, 9, 1, struct.pack("<i", image.height_nm)),
+        (NDPI_PROPERTIES, 2, len(_PROPERTIES), properties_at),
     ]  # fmt: skip
     return [*tags, (NDPI_MCU_STARTS, 4, len(starts), starts_at)] if len(starts) > 1 else tags
 

@@ -8,6 +8,7 @@ import resource
 import struct
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,11 +18,11 @@ from pydicom.uid import generate_uid
 
 from pipeline.box import Box
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
-from pipeline.slides.common.slide import NotCopied
+from pipeline.slides.common.slide import NotCopied, planes_of
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import sample_image
 from tests.pipeline.slides import make_dicom as make
-from tests.pipeline.slides.make_dicom import write_dicom
+from tests.pipeline.slides.make_dicom import write_dicom, write_dicom_stack
 from training.foundation.errors import DecompressionBombError, GemslideError, UnreadableError
 
 WIDTH_PX, HEIGHT_PX = 300, 200  # 5 × 4 tiles of 64 px
@@ -42,8 +43,8 @@ def setting(**attributes):
 
 
 def read_all(path):
-    with open_slide(path) as slide:
-        for level, size in enumerate(slide.info.levels):
+    with open_slide(path) as opened:
+        for slide, (level, size) in product(planes_of(opened), enumerate(opened.info.levels)):
             slide.read_region(level, Box(0, 0, min(size.width_px, 2000), min(size.height_px, 2000)))
             encoded = slide.encoded_level(level)
             if not isinstance(encoded, NotCopied):
@@ -58,7 +59,9 @@ def read_all(path):
         (setting(BitsAllocated=16, BitsStored=12), NotBrightfieldRgbError, "16 bits (12 used)"),
         (setting(SamplesPerPixel=1, PhotometricInterpretation="MONOCHROME2"), NotBrightfieldRgbError, "MONOCHROME2"),
         (setting(PhotometricInterpretation="PALETTE COLOR"), NotBrightfieldRgbError, "PALETTE COLOR"),
-        (setting(TotalPixelMatrixFocalPlanes=3), UnreadableError, "3 focal planes"),
+        (setting(TotalPixelMatrixFocalPlanes=3), UnreadableError, "3 focal planes and does not state their distance"),
+        (setting(TotalPixelMatrixFocalPlanes=2**31 - 1), DecompressionBombError, "more than they can"),
+        (setting(TotalPixelMatrixFocalPlanes=300), UnreadableError, "300 focal planes; at most 256"),
         (setting(NumberOfOpticalPaths=2), UnreadableError, "2 optical paths"),
         (setting(ImageType=["ORIGINAL", "PRIMARY"]), UnreadableError, "ORIGINAL/PRIMARY"),
         (setting(ImageType=["ORIGINAL", "PRIMARY", "LABEL", "NONE"]), UnreadableError, "only: label"),
@@ -161,6 +164,11 @@ def other_heights(ds):
         groups.PlanePositionSlideSequence[0].ZOffsetInSlideCoordinateSystem = frame % 2
 
 
+def some_heights(ds):
+    for groups in ds.PerFrameFunctionalGroupsSequence[1:]:
+        groups.PlanePositionSlideSequence[0].ZOffsetInSlideCoordinateSystem = 1
+
+
 def no_place(ds):
     del ds.PerFrameFunctionalGroupsSequence[2].PlanePositionSlideSequence
 
@@ -175,9 +183,10 @@ def too_few_places(ds):
         (moved_place(1, ColumnPositionInTotalImagePixelMatrix=40), "frame 2 is at x=39, y=64, between the tiles"),
         (moved_place(1, RowPositionInTotalImagePixelMatrix=3000), "y=2999, outside the pixel matrix"),
         (moved_place(1, RowPositionInTotalImagePixelMatrix=-5), "outside the pixel matrix"),
-        (moved_place(0, ColumnPositionInTotalImagePixelMatrix=65), "several frames have the same position"),
+        (moved_place(0, ColumnPositionInTotalImagePixelMatrix=65), "several frames have the same position and height"),
         (other_paths, "2 optical paths"),
-        (other_heights, "2 focal planes"),
+        (other_heights, "2 focal planes do not hold the same tiles"),
+        (some_heights, "only 2 of its 3 frames state their heights"),
         (no_place, "only some of its [0-9]+ frames state their positions"),
         (too_few_places, "only some of its [0-9]+ frames state their positions"),
     ],
@@ -301,7 +310,7 @@ def test_run_lengths_that_point_outside_their_frame_are_refused(tmp_path, pixels
 
 def test_levels_that_are_not_one_field_at_falling_size_are_refused(tmp_path, pixels):
     cases = {
-        "same": ([pixels, pixels[:, ::-1].copy()], [1, 1], "same width"),
+        "same": ([pixels, pixels[:, ::-1].copy()], [1, 1], "300×200 px at one height above the glass"),
         "region": ([pixels, pixels[:50, :150]], [1, 2], "not the same field"),
         "scale": ([pixels, pixels[::2, ::2].copy()], [1, 1], "not the same field"),
     }
@@ -347,6 +356,10 @@ def read_mutated(folder, seed, num):
     """Read mutated files; anything but a clear error propagates. Runs in a separate process."""
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     originals = [write_dicom(folder / "a.dcm", sample_image(160, 100), **case).read_bytes() for case in CASES]
+    for is_full in (True, False):
+        planes = {2.0 * seed: sample_image(160, 100, seed) for seed in range(2)}
+        write_dicom_stack(folder / "a.dcm", planes, is_full=is_full)
+        originals.append((folder / "a.dcm").read_bytes())
     draw = random.Random(seed)
     refused = 0
     for _ in range(num):

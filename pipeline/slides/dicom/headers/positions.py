@@ -24,8 +24,8 @@ class FramePositions:
 
     columns_px: list[int | None] = field(default_factory=list)
     rows_px: list[int | None] = field(default_factory=list)
-    heights: set[float] = field(default_factory=set)
-    """Distinct z offsets: more than one means several focal planes."""
+    heights_um: list[float | None] = field(default_factory=list)
+    """Z offsets of the focal planes."""
     optical_paths: set[str] = field(default_factory=set)
     first: Dataset = field(default_factory=Dataset)
     """The first frame's groups."""
@@ -37,9 +37,7 @@ class FramePositions:
         plane = first_item(item, "PlanePositionSlideSequence")
         self.columns_px.append(_whole(plane, "ColumnPositionInTotalImagePixelMatrix"))
         self.rows_px.append(_whole(plane, "RowPositionInTotalImagePixelMatrix"))
-        height = number(plane, "ZOffsetInSlideCoordinateSystem")
-        if height is not None:
-            self.heights.add(height)
+        self.heights_um.append(number(plane, "ZOffsetInSlideCoordinateSystem"))
         optical_path = text(first_item(item, "OpticalPathIdentificationSequence"), "OpticalPathIdentifier")
         if optical_path:
             self.optical_paths.add(optical_path)
@@ -53,8 +51,8 @@ class FramePositions:
         values = _scan(item)
         self.columns_px.append(_position(values.get(_COLUMN)))
         self.rows_px.append(_position(values.get(_ROW)))
-        if values.get(_HEIGHT):
-            self.heights.add(as_number(values[_HEIGHT].decode("latin-1").strip(" \0"), "a frame's height"))
+        height = values.get(_HEIGHT, b"").decode("latin-1").strip(" \0")
+        self.heights_um.append(as_number(height, "a frame's height") if height else None)
         if _OPTICAL_PATH in values:
             self.optical_paths.add(values[_OPTICAL_PATH].decode("latin-1").strip(" \0"))
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 import numpy as np
 import tifffile
@@ -22,27 +24,36 @@ from pipeline.slides.openslide.ndpi.whole import NdpiLevel
 from pipeline.slides.tiff.library import TiffStructure, size_of
 from pipeline.slides.tiff.prescan import MCU_STARTS
 from pipeline.slides.tiff.validate import has_plain_sizes
+from pipeline.units import MAX_PLANES
 from training.foundation.errors import UnreadableError
-from training.foundation.words.counts import counted
+from training.foundation.words.counts import counted, first_of
 
 SUFFIX = ".ndpi"
 SOURCE_LENS = 65421
 """Tag of Hamamatsu: magnification, or -1 and -2 for images of the whole glass."""
+_Z_OFFSET_NM = 65424
+"""Tag of Hamamatsu: the focal plane's height above the reference plane, which is 0."""
 _STRIP_OFFSETS, _STRIP_BYTE_COUNTS = 273, 279
 _JPEG = 7
 _LEAST_TILE_PX, _LARGEST_TILE_PX = 512, 1024
 _MAX_HEADER_BYTES = 2**16
 _MAX_LAST_BYTES = 2**24
 _END = re.compile(rb"\xff\xd9")
+_MAX_NAMED = 9
+
+SizeWh = tuple[int, int]
+Levels = dict[SizeWh, EncodedLevel | NotCopied]
+"""By width and height in pixels: its tiles, or why they cannot be copied."""
 
 
 class NdpiFile:
-    """The levels of an NDPI file as its own tiles. Use `close`.
+    """The levels of an NDPI file as its own tiles, by focal plane. Use `close`.
 
-    OpenSlide shows further levels, which it makes by decoding others at half their size.
+    OpenSlide shows further levels, which it makes by decoding others at half their size, and no plane but that at
+    height 0.
 
     Raises:
-        UnreadableError: its tags cannot be read.
+        UnreadableError: its tags cannot be read, or it is a stack without a plane at height 0 or of too many.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,15 +63,55 @@ class NdpiFile:
         self._descriptor = os.open(path, os.O_RDONLY)
         try:
             with TiffStructure(path) as tiff:
-                pages = {size_of(page): page for page in reversed(tiff.pages()) if _is_level(tiff, page)}
-                self.levels = {size: self._encoded(tiff, page, size) for size, page in pages.items()}
-                """By width and height in pixels: its tiles, or why they cannot be copied."""
+                self._planes = self._read_planes(tiff)
+            self.heights_nm = tuple(sorted(self._planes))
+            """Of its focal planes, lowest first."""
         except DamagedFileError as error:
             os.close(self._descriptor)
             raise UnreadableError(f"{self._name}: its tags cannot be read ({error}). Copy the file again.") from error
         except BaseException:
             os.close(self._descriptor)
             raise
+
+    @property
+    def levels(self) -> Levels:
+        """Of the plane that OpenSlide shows."""
+        return self._planes[0]
+
+    def stack(self, sizes_wh_px: Collection[SizeWh]) -> dict[SizeWh, tuple[EncodedLevel, ...]]:
+        """Levels that all focal planes have, alike, as tiles: of each plane, lowest first.
+
+        Args:
+            sizes_wh_px: of the levels that OpenSlide shows; without tiles of the first there is no stack.
+
+        Raises:
+            UnreadableError: the first level cannot be read at each plane.
+        """
+        found = {size: [self._planes[height].get(size) for height in self.heights_nm] for size in sizes_wh_px}
+        alike = {size: levels for size, levels in found.items() if not _why_no_stack(levels)}
+        largest = max(sizes_wh_px)
+        if largest not in alike:
+            raise UnreadableError(
+                f"{self._name}: its {len(self.heights_nm)} focal planes cannot be read: "
+                f"{_why_no_stack(found[largest])}. OpenSlide shows only one of them. Export one with the scanner's own "
+                "program, and convert that."
+            )
+        return {size: tuple(one for one in levels if is_encoded(one)) for size, levels in alike.items()}
+
+    def _read_planes(self, tiff: TiffStructure) -> dict[int, Levels]:
+        """Levels by height in nanometres, then by width and height in pixels."""
+        planes: dict[int, Levels] = {}
+        for page in reversed(tiff.pages()):
+            if _is_level(tiff, page):
+                levels = planes.setdefault(height_nm(tiff, page), {})
+                levels[size_of(page)] = self._encoded(tiff, page, size_of(page))
+        if len(planes) > MAX_PLANES or 0 not in planes:
+            raise UnreadableError(
+                f"{self._name}: has {counted(len(planes), 'focal plane')} (at {first_of(sorted(planes), _MAX_NAMED)} "
+                f"nm); at most {MAX_PLANES} are read, and OpenSlide needs one at 0. Export one with the scanner's own "
+                "program."
+            )
+        return planes
 
     def _encoded(
         self, tiff: TiffStructure, page: tifffile.TiffPage, size_wh_px: tuple[int, int]
@@ -93,10 +144,20 @@ class NdpiFile:
         return CroppedNdpiLevel(intervals, _LEAST_TILE_PX)
 
     def _starts(self, tiff: TiffStructure, page: tifffile.TiffPage, start: int, end: int) -> NDArray[np.int64]:
-        """First bytes of the intervals, which tifffile puts together from two tags and the strip's offset."""
-        if not tiff.num_values(MCU_STARTS, page):
+        """First bytes of the intervals, which tifffile puts together from two tags and the strip's offset.
+
+        It does so if the file names its maker. Others have one tag: their offsets are below 4 GiB.
+        """
+        num_listed = tiff.num_values(MCU_STARTS, page)
+        if not num_listed:
             raise _NotCut(f"its restart intervals (tag {MCU_STARTS}) are not listed")
-        starts = np.asarray(page.dataoffsets, np.int64)
+        if len(page.dataoffsets) == num_listed:
+            starts = np.asarray(page.dataoffsets, np.int64)
+        else:
+            listed = np.atleast_1d(tiff.tag(MCU_STARTS, page))
+            if listed.dtype.kind not in "iu":
+                raise _NotCut(f"its restart intervals (tag {MCU_STARTS}) are not listed as whole numbers")
+            starts = start + listed.astype(np.int64)
         is_rising = bool((np.diff(starts) >= len(b"\xff\xd0")).all())
         if not (is_rising and start < starts[0] <= start + _MAX_HEADER_BYTES and starts[-1] < end):
             raise _NotCut(f"its restart intervals (tag {MCU_STARTS}) are not in order, or not in its JPEG")
@@ -114,6 +175,26 @@ class NdpiFile:
 
 class _NotCut(Exception):
     """Reason why no tiles can be put together."""
+
+
+def height_nm(tiff: TiffStructure, page: tifffile.TiffPage) -> int:
+    """Height of a page's focal plane; 0 if it does not state it as a whole number."""
+    height = tiff.tag(_Z_OFFSET_NM, page)
+    return height if isinstance(height, int) else 0
+
+
+def is_encoded(level: EncodedLevel | NotCopied | None) -> TypeGuard[EncodedLevel]:
+    """Whether it has tiles."""
+    return level is not None and not isinstance(level, NotCopied)
+
+
+def _why_no_stack(levels: Sequence[EncodedLevel | NotCopied | None]) -> str:
+    """Why a level's planes are not read; "" if they are."""
+    for level in levels:
+        if not is_encoded(level):
+            return level.reason if isinstance(level, NotCopied) else "one lacks a level"
+    sides = {level.tile_px for level in levels if is_encoded(level)}
+    return "their restart intervals differ" if len(sides) > 1 else ""
 
 
 def _is_level(tiff: TiffStructure, page: tifffile.TiffPage) -> bool:
