@@ -15,8 +15,10 @@ from pipeline.verbs.log_cli import log_cli
 from pipeline.verbs.model_cli import model_cli
 from pipeline.verbs.options import (
     HERE,
+    ExportedPlaneOption,
     FormatOption,
     JsonOption,
+    PlaneOption,
     ProjectOption,
     ReportedSlideOption,
     ReportOption,
@@ -165,11 +167,16 @@ cli.command("tissue")(tissue)
 
 
 @cli.command("qc")
-def qc(slides: SlidesArgument = None, project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
+def qc(
+    slides: SlidesArgument = None,
+    project: ProjectOption = HERE,
+    plane: PlaneOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Score focus, pen marks, folds and bubbles over each slide's tissue, and fit its stain."""
     from pipeline.verbs.qc import run_qc
 
-    run_qc(slides or [], project, as_json=as_json)
+    run_qc(slides or [], project, plane_um=plane, as_json=as_json)
 
 
 @cli.command()
@@ -188,12 +195,14 @@ def tile(
     tile_mpp: Annotated[
         float | None, typer.Option(help="Microns per tile pixel.", show_default="gemslide.toml, 0.5")
     ] = None,
+    plane: PlaneOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Cut stores into a table of tiles with labels and splits."""
     from pipeline.verbs.tile import run_tile
 
-    run_tile(slides or [], project, tile_set=tile_set, tile_px=tile_px, tile_mpp=tile_mpp, as_json=as_json)
+    changes = {"tile_px": tile_px, "mpp": tile_mpp, "plane_um": plane}
+    run_tile(slides or [], project, tile_set=tile_set, changes=changes, as_json=as_json)
 
 
 @cli.command()
@@ -232,12 +241,13 @@ def infer(
     devices: Annotated[
         str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1; cuda:0+cuda:1 spreads the model over both.")
     ] = "auto",
+    plane: PlaneOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a model over slides or patients: predictions or attention in the store, GeoJSON, and more beside it."""
     from pipeline.verbs.slide_level.infer_slides import run_any_infer
 
-    run_any_infer(model, slides or [], project, devices=devices, as_json=as_json)
+    run_any_infer(model, slides or [], project, devices=devices, plane_um=plane, as_json=as_json)
 
 
 @cli.command()
@@ -253,12 +263,13 @@ def embed(
     ] = None,
     project: ProjectOption = HERE,
     devices: Annotated[str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1.")] = "auto",
+    plane: PlaneOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put an encoder's features of each slide's tissue into its store, for slide-level models."""
     from pipeline.verbs.slide_level.embed import run_embed
 
-    run_embed(encoder, slides or [], project, devices=devices, as_json=as_json)
+    run_embed(encoder, slides or [], project, devices=devices, plane_um=plane, as_json=as_json)
 
 
 @cli.command("check-invariance")
@@ -353,13 +364,14 @@ def export(
     associated: Annotated[bool, typer.Option("--associated", help="Include the kept label and macro.")] = False,
     model: Annotated[str | None, typer.Option(help="DICOM: the model whose predictions are written.")] = None,
     source: Annotated[Path | None, typer.Option(help="DICOM: the slide (file or folder) that they belong to.")] = None,
+    plane: ExportedPlaneOption = None,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
     """Write a copy of a slide, or predictions as DICOM, for other programs."""
     from pipeline.verbs.export import Asked, run_export
 
-    run_export(slide, project, Asked(out, to, quality, associated, model, source), as_json=as_json)
+    run_export(slide, project, Asked(out, to, quality, associated, model, source, plane), as_json=as_json)
 
 
 @cli.command()

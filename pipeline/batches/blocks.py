@@ -33,6 +33,8 @@ class TileSource:
     side_px0: int
     tile_px: int
     stain: Mapping[str, Any] | None
+    plane_um: float | None = None
+    """Height of a stack's focal plane; None: the default one."""
 
 
 @dataclass(frozen=True)

@@ -62,5 +62,5 @@ def plan_slide_tiles(
         BadRecipeError: the tiles are too large to be read.
     """
     level = reader.tile_level(read, mpp=grid.mpp, side_px0=grid.side_px0)
-    source = TileSource(reader.path, level, grid.side_px0, grid.tile_px, stain)
+    source = TileSource(reader.path, level, grid.side_px0, grid.tile_px, stain, reader.plane_um)
     return plan_slide(source, grid, chosen, glass=glass, batch_size=batch_size)

@@ -47,7 +47,7 @@ class SquareReader:
     """Reads tiles of one source. Thread-safe."""
 
     def __init__(self, source: TileSource, seconds: ReadSeconds) -> None:
-        reader = StoreReader(source.store)
+        reader = StoreReader(source.store, source.plane_um)
         self._source, self._seconds = source, seconds
         self._array: ArrayReader = reader.levels[source.level].array
         self._downsample = reader.levels[source.level].downsample

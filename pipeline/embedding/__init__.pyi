@@ -3,6 +3,7 @@ from .embed import encoder_grid as encoder_grid
 from .embed import plan_embedding as plan_embedding
 from .encoder import TileEncoder as TileEncoder
 from .invariance import check_encoder_invariance as check_encoder_invariance
+from .key import is_of_plane as is_of_plane
 from .rows import UNTRAINED as UNTRAINED
 from .rows import add_encoder as add_encoder
 from .rows import check_own_encoder as check_own_encoder

@@ -75,7 +75,7 @@ def embed_slide(
         ImplausibleOutputError: features that are not finite, that half precision cannot hold, or the same everywhere.
         BadRecipeError: the slide was scanned coarser than the encoder needs.
     """
-    reader = StoreReader(project.store_path(slide_id))
+    reader = StoreReader(project.store_path(slide_id), config.plane_um)
     work = _SlideWork(reader, encoder, devices or OneDevice(encoder), config)
     final = project.result_dir(slide_id, encoder.encoder_id)
     key = embedding_key(reader, encoder, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from pipeline.embedding.encoder import TileEncoder
@@ -20,7 +21,7 @@ def embedding_key(reader: StoreReader, encoder: TileEncoder, config: EmbedConfig
         UnreadableError: there is no mask.
     """
     numerics = encoder.run_on.numerics
-    return {
+    key: dict[str, Any] = {
         "source_sha256": reader.source_sha256,
         "encoder": {"encoder_id": encoder.encoder_id, "weights_sha256": encoder.weights_sha256},
         "tiles": {
@@ -33,6 +34,23 @@ def embedding_key(reader: StoreReader, encoder: TileEncoder, config: EmbedConfig
         },
         "numerics": {"precision": numerics.precision, "deterministic": numerics.deterministic},
     }
+    if reader.plane_um is not None:
+        key["tiles"]["plane_um"] = reader.plane_um
+    return key
+
+
+def is_of_plane(store: Path, encoder_id: str, plane_um: float | None) -> bool:
+    """Whether a slide's features are of a focal plane; those of a slide with a single one are, whatever they state.
+
+    Args:
+        plane_um: its height; None: the default one.
+
+    Raises:
+        BadRecipeError: the slide has no such plane. UnreadableError: the store.
+    """
+    reader = StoreReader(store, plane_um)
+    stated = (stored_key(reader, encoder_id) or {}).get("tiles")
+    return reader.plane_um is None or (isinstance(stated, dict) and stated.get("plane_um") == reader.plane_um)
 
 
 def stored_key(reader: StoreReader, encoder_id: str) -> dict[str, Any] | None:

@@ -108,4 +108,4 @@ class EmbedStage(Stage):
         return open_encoder(self.row_path, self.devices, self.config)
 
     def _reader(self) -> StoreReader:
-        return StoreReader(self.project.store_path(self.slide_id))
+        return StoreReader(self.project.store_path(self.slide_id), self.config.plane_um)

@@ -92,7 +92,7 @@ def infer_slide(
     """
     _check_classes(config, predictor)
     _check_run_settings(config, predictor)
-    reader = StoreReader(project.store_path(slide_id))
+    reader = StoreReader(project.store_path(slide_id), config.plane_um)
     work = _SlideWork(reader, predictor, devices or OneDevice(predictor), project, config, about or About())
     key = prediction_key(reader, predictor, config)
     stored = _finished(reader, predictor.model_id, key)

@@ -38,6 +38,8 @@ def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfi
         key["numerics"]["deterministic"] = True
     if config.overlap:
         key["tiles"]["overlap"] = config.overlap
+    if reader.plane_um is not None:
+        key["tiles"]["plane_um"] = reader.plane_um
     if predictor.run_on.views != "none":
         key["views"] = predictor.run_on.views
     if predictor.stain:

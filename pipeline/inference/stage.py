@@ -116,7 +116,7 @@ class InferStage(Stage):
         return open_devices(self.package, self.devices, self.config)
 
     def _reader(self) -> StoreReader:
-        return StoreReader(self.project.store_path(self.slide_id))
+        return StoreReader(self.project.store_path(self.slide_id), self.config.plane_um)
 
 
 def _damaged(report: InferReport) -> dict[str, int]:

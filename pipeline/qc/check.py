@@ -57,7 +57,7 @@ def check_quality(
         UnreadableError: no such store. NoTissueError: nothing to check. LockedError, DiskFullError: the target.
     """
     start = time.perf_counter()
-    reader = StoreReader(project.store_path(slide_id))
+    reader = StoreReader(project.store_path(slide_id), config.plane_um)
     image = project.quality_dir(slide_id) / "quality.png"
     key = qc_key(reader, config)
     summary = stored_summary(reader)
@@ -86,9 +86,10 @@ def qc_key(reader: StoreReader, config: QualityConfig) -> dict[str, Any]:
     """Key of everything that a slide's scores depend on."""
     return {
         "source_sha256": reader.source_sha256,
-        "settings": config.model_dump(mode="json"),
+        "settings": config.model_dump(mode="json", exclude={"plane_um"}),
         "method": METHOD_VERSION,
         "mask": mask_fingerprint(reader.path),
+        **({} if reader.plane_um is None else {"plane_um": reader.plane_um}),
     }
 
 

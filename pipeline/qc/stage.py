@@ -54,4 +54,4 @@ class QcStage(Stage):
         return StageReport(outcome, ({"id": self.slide_id, "sha256": report.source_sha256},), (report.image,))
 
     def _reader(self) -> StoreReader:
-        return StoreReader(self.project.store_path(self.slide_id))
+        return StoreReader(self.project.store_path(self.slide_id), self.config.plane_um)

@@ -22,6 +22,9 @@ MAX_PX, MAX_UM, MAX_UM2 = 65_536, 10_000.0, 1e9
 ClassName = Annotated[str, AfterValidator(check_class_name)]
 
 
+PlaneHeight = Annotated[float, Field(ge=-MAX_UM, le=MAX_UM)] | None
+"""Focal plane of a stack by its height in µm; None: the default one. Slides with a single plane have it at 0."""
+
 DEFAULT_THRESHOLD = 0.5
 """Probability at or above which a class counts as found, unless settings say otherwise."""
 
@@ -103,6 +106,8 @@ class QualityConfig(Section):
     """Methods for fitting the slide's stain."""
     stain_pixels: int = Field(400_000, ge=10_000, le=100_000_000)
     """Approximate number of tissue pixels sampled for the fit."""
+    plane_um: PlaneHeight = None
+    """Height of the focal plane that is checked, in stacks; if left out, the default one."""
 
     def limit(self, name: str) -> ScoreLimit:
         """The limit of a score by its name."""
@@ -130,6 +135,8 @@ class TileConfig(Section):
     read: TileRead = "level"
     """Level that tiles are read from: the stored one nearest to `mpp`, or always the finest, so that pixels do not
     depend on the levels that a slide happens to store (docs/reference/inference.md)."""
+    plane_um: PlaneHeight = None
+    """Height of the focal plane that tiles are read from, in stacks; if left out, the default one."""
     min_tissue: float = Field(0.5, ge=0, le=1)
     max_qc: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field({})
     """Tiles with a quality score above its limit are left out, as in `max_qc = {pen = 0.2}`; see `gemslide qc`."""
@@ -178,6 +185,8 @@ class InferConfig(Section):
     """Test-time augmentation: the mean over a tile's four flips, or over all eight rotations and flips."""
     read: TileRead | None = None
     """Level that tiles are read from, as in `[tile]`; if left out, as the model's training tiles were."""
+    plane_um: PlaneHeight = None
+    """Height of the focal plane that tiles are read from, in stacks; if left out, the default one."""
     allow_other_read: bool = False
     """Predict even if `read` differs from the model's training; the results then state this."""
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -209,6 +218,8 @@ class EmbedConfig(Section):
     min_tissue: float = Field(0.5, ge=0, le=1)
     overlap: float = Field(0.0, ge=0, le=0.9)
     """Share of a tile's side that neighbours share."""
+    plane_um: PlaneHeight = None
+    """Height of the focal plane that tiles are read from, in stacks; if left out, the default one."""
     deterministic: bool = False
     """Identical bits for any batch size and any devices of one kind: each tile goes through the encoder alone."""
     require_qc: bool = False

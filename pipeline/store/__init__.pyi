@@ -94,7 +94,6 @@ from .layers.overlays import list_predictions as list_predictions
 from .layers.overlays import nan_pyramid as nan_pyramid
 from .layers.overlays import new_predictions as new_predictions
 from .layers.overlays import predictions_path as predictions_path
-from .layers.overlays import read_class_names as read_class_names
 from .layers.overlays import read_prediction_grid as read_prediction_grid
 from .layers.overlays import read_predictions as read_predictions
 from .layers.qc_scores import SCORE_NAMES as SCORE_NAMES

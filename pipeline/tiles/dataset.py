@@ -125,7 +125,7 @@ class TileDataset:
 
     def _reader(self, slide_id: str) -> StoreReader:
         if slide_id not in self._readers:
-            reader = StoreReader(self._project.stored_at(slide_id))
+            reader = StoreReader(self._project.stored_at(slide_id), self._table.plane_um(slide_id))
             self._check_inside(reader)
             if reader.source_sha256 != self._sources[slide_id]:
                 raise ChangedSourceError(
@@ -153,6 +153,8 @@ class TileDataset:
         digest.update(repr(sorted(self._sources.items())).encode())
         if self.tile_read != UNSTATED:
             digest.update(self.tile_read.encode())
+        if planes_um := self._table.metadata.get("planes_um"):
+            digest.update(repr(sorted(planes_um.items())).encode())
         return digest.hexdigest()
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pipeline.grid import mean_over
-from pipeline.store.layers.qc_scores import SCORE_NAMES, read_quality
+from pipeline.store.layers.qc_scores import SCORE_NAMES, Quality, read_quality
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import BadRecipeError
 
@@ -21,12 +21,14 @@ def tile_scores(reader: StoreReader, corners_xy0: NDArray[np.int64], side_px0: i
         corners_xy0: top left corners, int64 (tiles, 2), in level-0 pixels.
 
     Returns:
-        the columns, and whether the slide was checked at all.
+        the columns, and whether the slide was checked at all, of a stack at the focal plane of the tiles.
 
     Raises:
         UnreadableError: the slide's scores are damaged.
     """
     quality = read_quality(reader.path)
+    if quality is not None and _plane_um(quality) != reader.plane_um:
+        quality = None
     columns: dict[str, NDArray[np.float32]] = {}
     for name in SCORE_NAMES:
         if quality is None or name not in quality.names:
@@ -35,6 +37,11 @@ def tile_scores(reader: StoreReader, corners_xy0: NDArray[np.int64], side_px0: i
         scores_yx = quality.scores_cyx[quality.names.index(name)].astype(np.float32)
         columns[f"qc_{name}"] = mean_over(corners_xy0, side_px0, scores_yx, quality.cell_px0)
     return pd.DataFrame(columns), quality is not None
+
+
+def _plane_um(quality: Quality) -> object:
+    made_from = quality.attributes.get("made_from")
+    return made_from.get("plane_um") if isinstance(made_from, dict) else None
 
 
 class UncheckedSlideError(BadRecipeError):
@@ -51,8 +58,8 @@ def good_enough(
     """
     if limits and not checked:
         raise UncheckedSlideError(
-            f"slide {slide_id}: [tile] max_qc = {dict(limits)} needs quality scores, and the slide has none. "
-            "Run `gemslide qc`, or leave max_qc out."
+            f"slide {slide_id}: [tile] max_qc = {dict(limits)} needs quality scores, and the slide has none (of "
+            "a stack, none of the focal plane of the tiles). Run `gemslide qc`, or leave max_qc out."
         )
     kept = np.ones(len(scores), bool)
     for name, limit in limits.items():

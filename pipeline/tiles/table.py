@@ -32,11 +32,16 @@ class TileTable:
     frame: pd.DataFrame
     metadata: dict[str, Any]
     """class_order, stride_px0 (per slide), settings, manifest_sha256, sources and masks (SHA-256), annotations,
-    quality, scanners, left_out, outlined."""
+    quality, scanners, left_out, outlined, planes_um (of stacks)."""
 
     @property
     def classes(self) -> tuple[str, ...]:
         return tuple(self.metadata["class_order"])
+
+    def plane_um(self, slide_id: str) -> float | None:
+        """Height of the focal plane that a slide's tiles are read from; None if it has a single one."""
+        height: float | None = self.metadata.get("planes_um", {}).get(slide_id)
+        return height
 
     @property
     def read(self) -> TileRead:

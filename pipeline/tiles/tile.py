@@ -148,6 +148,8 @@ def _left_out(slide_id: str, left_out: dict[str, str], report: LeaveOut | None) 
 def _by_slide(tiled: Sequence[_TiledSlide]) -> dict[str, dict[str, object]]:
     """The table's metadata by slide."""
     by_id = {done.slide.entry.slide_id: done for done in tiled}
+    heights = ((slide_id, done.slide.reader.plane_um) for slide_id, done in by_id.items())
+    planes_um: dict[str, object] = {slide_id: height for slide_id, height in heights if height is not None}
     return {
         "stride_px0": {slide_id: done.stride_px0 for slide_id, done in by_id.items()},
         "sources": {slide_id: done.slide.reader.source_sha256 for slide_id, done in by_id.items()},
@@ -156,6 +158,7 @@ def _by_slide(tiled: Sequence[_TiledSlide]) -> dict[str, dict[str, object]]:
         "quality": {slide_id: done.quality for slide_id, done in by_id.items()},
         "annotations": {s: done.slide.annotations for s, done in by_id.items() if done.slide.annotations},
         "outlined": {slide_id: done.outlined for slide_id, done in by_id.items() if done.outlined},
+        **({"planes_um": planes_um} if planes_um else {}),
     }
 
 
@@ -206,7 +209,7 @@ def _read_annotations(cohort: Cohort | None, entry: SlideEntry) -> _Annotations 
 
 def _open(project: Project, entry: SlideEntry, annotations: _Annotations | None, config: TileConfig) -> _SlideToTile:
     try:
-        reader = StoreReader(project.stored_at(entry.slide_id))
+        reader = StoreReader(project.stored_at(entry.slide_id), config.plane_um)
     except UnreadableError as error:
         raise UnreadableError(
             f"slide {entry.slide_id}: {error} Ingest it, or enter the reason under `exclude` in the manifest."

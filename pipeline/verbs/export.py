@@ -45,10 +45,11 @@ class Asked(NamedTuple):
     associated: bool
     model: str | None
     source: Path | None
+    plane_um: float | None
 
 
 def run_export(slide: str, project_dir: Path, asked: Asked, *, as_json: bool) -> None:
-    out, to, quality, associated, model, source = asked
+    out, to, quality, associated, model, source, plane_um = asked
     named = [out] if source is None else [out, source]
     reporter = Reporter(as_json=as_json, sources=SourceNames(*named, project=Project(project_dir)))
     reporter.sources.add_typed([slide], Project(project_dir))
@@ -58,12 +59,13 @@ def run_export(slide: str, project_dir: Path, asked: Asked, *, as_json: bool) ->
         work: Callable[[RunRecord], SlideOutcome]
         # The record holds neither the copy's folder nor its name: both can identify people.
         if to in DICOM_KINDS or model or source:
-            dicom = _dicom_request(store, out, to, model, source)
+            dicom = _dicom_request(store, asked)
             record = RunRecord("export", {"to": dicom.kind, "model": dicom.model_id})
             work = partial(_export_dicom, dicom)
         else:
-            request = ExportRequest(store, out, kind_of(to, out), quality, associated)
-            record = RunRecord("export", {"to": request.kind, "quality": quality, "associated": associated})
+            request = ExportRequest(store, out, kind_of(to, out), quality, associated, plane_um)
+            options = {"to": request.kind, "quality": quality, "associated": associated}
+            record = RunRecord("export", {**options, **({} if plane_um is None else {"plane_um": plane_um})})
             work = partial(_export, request)
         _recorded(store, _project_of(store, project), record, reporter, work)
     reporter.finish()
@@ -84,7 +86,10 @@ def _recorded(
             record.slides.append(_unplaced(reporter.attempt(slide_id_of(store), lambda: work(record))))
 
 
-def _dicom_request(store: StorePath, out: Path, to: str | None, model: str | None, source: Path | None) -> DicomRequest:
+def _dicom_request(store: StorePath, asked: Asked) -> DicomRequest:
+    out, to, model, source = asked.out, asked.to, asked.model, asked.source
+    if asked.plane_um is not None:
+        raise BadRecipeError(f"--plane {asked.plane_um:g}: predictions are of one focal plane. Leave the option out.")
     for kind in DICOM_KINDS:
         if kind == to and model and source:
             return DicomRequest(store, out, kind, model, source)
@@ -143,6 +148,6 @@ def _export(request: ExportRequest, record: RunRecord) -> SlideOutcome:
     return SlideOutcome(
         report.slide_id,
         "done",
-        message=f"done: {request.out} ({request.kind}, {report.bytes / 2**20:.1f} MiB): {how}",
+        message=f"done: {request.out} ({request.kind}, {report.bytes / 2**20:.1f} MiB): {how}{report.planes}",
         seconds=report.seconds,
     )

@@ -17,14 +17,17 @@ from pipeline.verbs.chain import after_ingest
 from pipeline.verbs.cli_output import Reporter, report_errors, say_counts
 from pipeline.verbs.stages import run_recorded
 from training.foundation.model_files import weights_file
+from training.foundation.settings import replace
 
 
-def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str, as_json: bool) -> None:
+def run_infer(
+    model: str, slides: list[str], project_dir: Path, *, devices: str, plane_um: float | None, as_json: bool
+) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
     reporter.sources.add_typed(slides, project)
     with report_errors(as_json=as_json, reporter=reporter):
-        settings = load_settings(project.settings_path)
+        settings = at_plane(load_settings(project.settings_path), plane_um)
         package = find_package(model, project)
         todo = find_slides_to_do(slides, project)
         # Its libraries are slow to import: only once the names are known to be right.
@@ -54,6 +57,16 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
     reporter.outcomes = everyone
     say_counts(reporter)
     reporter.finish()
+
+
+def at_plane(settings: Settings, plane_um: float | None) -> Settings:
+    """Settings of `infer` and `embed` with the focal plane that was given on the command line, if any.
+
+    Raises:
+        BadRecipeError: it is no height.
+    """
+    infer, embed = (replace(section, plane_um=plane_um) for section in (settings.infer, settings.embed))
+    return settings.model_copy(update={"infer": infer, "embed": embed})
 
 
 def _stage(slide: SlideToDo, package: Path, project: Project, settings: Settings, devices: tuple[str, ...]) -> Stage:

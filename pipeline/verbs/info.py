@@ -19,6 +19,7 @@ from pipeline.store.layers.labels import has_tissue
 from pipeline.store.layers.overlays import list_predictions
 from pipeline.store.layers.tissue_origin import OUTDATED, mask_origin, outdated_models
 from pipeline.store.reading.reader import StoreReader, is_store
+from pipeline.units import described
 from pipeline.verbs.cli_output import Reporter, report_errors
 from training.foundation.words.counts import counted
 
@@ -60,6 +61,7 @@ def slide_facts(path: Path, series: str | None) -> dict[str, Any]:
             "objective power": info.objective_power or "not stated",
             "scanner model": info.scanner_model or "not stated",
             "ICC profile": f"{len(info.icc)} bytes" if info.icc else "none",
+            "focal planes": described(info.planes_um),
             "scanned": _bounds(info.bounds_px0),
             "associated images": list(info.associated),
             "warnings": list(info.warnings),
@@ -96,6 +98,7 @@ def _store_facts(path: StorePath) -> dict[str, Any]:
         f"SHA-256 {attributes.source.sha256 or 'not known before the link is verified'}",
         "link": _link(attributes.link),
         "ICC profile": f"{len(reader.icc)} bytes" if reader.icc else "none",
+        "focal planes": described(attributes.planes_um),
         "scanned": _bounds(attributes.bounds_px0),
         "quality": (attributes.qc or {}).get("verdict", "not checked"),
         "predictions": _predictions(path),

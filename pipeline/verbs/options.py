@@ -28,4 +28,18 @@ LinkOption = Annotated[
     bool,
     typer.Option("--link", help="Point at the slide's tiles instead of copying them; the file must stay where it is."),
 ]
+PlaneOption = Annotated[
+    float | None,
+    typer.Option(
+        "--plane", help="Stacks: height in µm of the focal plane to use.", show_default="gemslide.toml, the one at 0"
+    ),
+]
+ExportedPlaneOption = Annotated[
+    float | None,
+    typer.Option(
+        "--plane",
+        help="Stacks: height in µm of the one focal plane to write.",
+        show_default="ngff-0.5, ozx: all; else the one at 0",
+    ),
+]
 HERE = Path()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import typer
@@ -33,15 +33,15 @@ def run_tile(
     project_dir: Path,
     *,
     tile_set: str,
-    tile_px: int | None,
-    tile_mpp: float | None,
+    changes: Mapping[str, float | None],
     as_json: bool,
 ) -> None:
+    """Args: changes: settings of `[tile]` as given on the command line; None where they were not."""
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
     reporter.sources.add_typed(slides, project)
     with report_errors(as_json=as_json, name=tile_set, reporter=reporter):
-        config = replace(load_settings(project.settings_path).tile, tile_px=tile_px, mpp=tile_mpp)
+        config = replace(load_settings(project.settings_path).tile, **changes)
         manifest = manifest_in(slides)
         cohort = load_cohort(manifest) if manifest else None
         reporter.say_notes(cohort.notes if cohort else ())

@@ -18,7 +18,15 @@ from tests.small_trained_project import make_slide, make_sources
 from training.foundation.errors import BadRecipeError
 
 MAX_OWN_OPTIONS = 5
-MORE_OPTIONS = {"ingest": 6, "plan show": 6, "features import": 6, "folds": 6, "evaluate": 6, "study init": 6}
+MORE_OPTIONS = {
+    "ingest": 6,
+    "plan show": 6,
+    "features import": 6,
+    "folds": 6,
+    "evaluate": 6,
+    "study init": 6,
+    "export": 6,
+}
 """A plan's options are mostly given alone; those of the others say what a file does not, and how to divide patients."""
 COMMON = {"project", "as_json", "help"}
 

@@ -24,7 +24,7 @@ from pipeline.inference.results.model_essentials import read_essentials
 from pipeline.inference.results.slide_facts import CROP_UM, class_counts, hotspot_rows, quality_of, tissue_mm2
 from pipeline.store.layers.overlays import Predictions
 from pipeline.store.reading.reader import StoreReader
-from pipeline.units import RESEARCH_USE
+from pipeline.units import RESEARCH_USE, height_text
 from training.foundation.reading import read_regular
 from training.foundation.tile_read import described_read
 from training.foundation.words.counts import counted
@@ -126,9 +126,13 @@ def _prediction_facts(predictions: Predictions, threshold: float, mpp0: float) -
         "cell_um": predictions.stride_px0 * mpp0,
         "tile_um": predictions.side_px0 * mpp0,
         "fingerprint": fingerprint(predictions),
-        "tile_read": described_read(predictions.tile_read),
+        "tile_read": described_read(predictions.tile_read) + _at_plane(predictions.plane_um),
         "versions": _versions(predictions),
     }
+
+
+def _at_plane(plane_um: float | None) -> str:
+    return "" if plane_um is None else f", at the focal plane at {height_text(plane_um)}"
 
 
 def reported_fingerprint(path: Path) -> str | None:

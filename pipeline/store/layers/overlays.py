@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -52,6 +53,11 @@ class Predictions:
         made_from = self.attributes.get("made_from")
         tiles = made_from.get("tiles") if isinstance(made_from, dict) else None
         return "finest" if isinstance(tiles, dict) and tiles.get("read") == "finest" else UNSTATED
+
+    @property
+    def plane_um(self) -> float | None:
+        """Height of the focal plane that the tiles were read from; None of a slide with a single one."""
+        return _plane_um(self.attributes.get("made_from"))
 
     def at(self, x_px0: float, y_px0: float) -> dict[str, float] | None:
         """Probabilities per class at a level-0 position; None where nothing was predicted."""
@@ -142,6 +148,8 @@ class PredictionGrid:
     class_names: tuple[str, ...]
     shape_yx: tuple[int, int]
     stride_px0: float
+    plane_um: float | None = None
+    """Height of the focal plane that the tiles were read from; None of a slide with a single one."""
 
 
 def read_prediction_grid(store: StorePath, model_id: str) -> PredictionGrid:
@@ -160,17 +168,8 @@ def read_prediction_grid(store: StorePath, model_id: str) -> PredictionGrid:
         raise _unreadable(path, first_finding(error)) from error
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
-    return PredictionGrid(model_id, stored.class_names, (shape[1], shape[2]), stored.stride_px0)
-
-
-def read_class_names(store: StorePath, model_id: str) -> tuple[tuple[str, ...], float]:
-    """Classes of a model's predictions, and level-0 pixels along a cell, without the values.
-
-    Raises:
-        UnreadableError: missing, or damaged.
-    """
-    grid = read_prediction_grid(store, model_id)
-    return grid.class_names, grid.stride_px0
+    shape_yx = shape[1], shape[2]
+    return PredictionGrid(model_id, stored.class_names, shape_yx, stored.stride_px0, _plane_um(stored.made_from))
 
 
 def read_predictions(store: StorePath, model_id: str) -> Predictions:
@@ -232,6 +231,14 @@ class _StoredMetadata(BaseModel):
         if len(set(names)) != len(names):
             raise ValueError("the same class twice")
         return names
+
+
+def _plane_um(made_from: Any) -> float | None:
+    tiles = made_from.get("tiles") if isinstance(made_from, dict) else None
+    height = tiles.get("plane_um") if isinstance(tiles, dict) else None
+    if not isinstance(height, int | float) or isinstance(height, bool) or not math.isfinite(height):
+        return None
+    return float(height)
 
 
 def _check_probabilities(values_cyx: NDArray[Any], stored: _StoredMetadata) -> None:

@@ -13,15 +13,18 @@ from pipeline.run_record import RunRecord
 from pipeline.settings.config import EmbedConfig, Settings, load_settings
 from pipeline.verbs.chain import after_ingest
 from pipeline.verbs.cli_output import Reporter, report_errors, say_counts
+from pipeline.verbs.infer import at_plane
 from pipeline.verbs.stages import run_recorded
 
 
-def run_embed(encoder: str, slides: list[str], project_dir: Path, *, devices: str, as_json: bool) -> None:
+def run_embed(
+    encoder: str, slides: list[str], project_dir: Path, *, devices: str, plane_um: float | None, as_json: bool
+) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
     reporter.sources.add_typed(slides, project)
     with report_errors(as_json=as_json, reporter=reporter):
-        settings = load_settings(project.settings_path)
+        settings = at_plane(load_settings(project.settings_path), plane_um)
         from pipeline.embedding.rows import find_encoder
 
         row_path = find_encoder(encoder, project)

@@ -18,14 +18,16 @@ from pipeline.run_record import RunRecord, SlideOutcome
 from pipeline.settings.config import EmbedConfig, Settings, load_settings
 from pipeline.slide_level.package_level import is_slide_model
 from pipeline.verbs.cli_output import Reporter, report_errors, say_counts
-from pipeline.verbs.infer import run_infer
+from pipeline.verbs.infer import at_plane, run_infer
 from pipeline.verbs.slide_level.embed import embed_stage
 from pipeline.verbs.stages import run_recorded
 from training.foundation.model_files import weights_file
 from training.foundation.words.counts import counted
 
 
-def run_any_infer(model: str, slides: list[str], project_dir: Path, *, devices: str, as_json: bool) -> None:
+def run_any_infer(
+    model: str, slides: list[str], project_dir: Path, *, devices: str, plane_um: float | None, as_json: bool
+) -> None:
     """Run a model of tiles or a slide-level one, as its package says."""
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
@@ -33,10 +35,10 @@ def run_any_infer(model: str, slides: list[str], project_dir: Path, *, devices: 
     with report_errors(as_json=as_json, reporter=reporter):
         package, noun = find_package(model, project), ""
         if is_slide_model(package):
-            settings = load_settings(project.settings_path)
+            settings = at_plane(load_settings(project.settings_path), plane_um)
             noun = _infer_slides(package, slides, project, settings, reporter, devices)
     if not noun:
-        run_infer(model, slides, project_dir, devices=devices, as_json=as_json)
+        run_infer(model, slides, project_dir, devices=devices, plane_um=plane_um, as_json=as_json)
         return
     say_counts(reporter, noun)
     reporter.finish()
@@ -59,7 +61,7 @@ def _infer_slides(
     record = RunRecord("infer", {"model": package.name, "devices": list(names)}, extra={"unit": unit})
     record.inputs.append({"id": package.name, "sha256": sha256_of(weights_file(package))})
     units = _units(slides, todo, model.config.level)
-    missing = _without_features(todo, project, model.config.encoder.encoder_id)
+    missing = _without_features(todo, project, model.config.encoder.encoder_id, settings.embed.plane_um)
     if missing:
         encoder = model.config.encoder
         _embed(missing, encoder.encoder_id, _config(settings, encoder), project, settings, reporter, names)
@@ -111,10 +113,17 @@ def _units(typed: Sequence[str], todo: Sequence[SlideToDo], level: str) -> dict[
     return dict(units)
 
 
-def _without_features(todo: Sequence[SlideToDo], project: Project, encoder_id: str) -> list[SlideToDo]:
+def _without_features(
+    todo: Sequence[SlideToDo], project: Project, encoder_id: str, plane_um: float | None
+) -> list[SlideToDo]:
+    """Slides without features of the requested focal plane."""
+    from pipeline.embedding.key import is_of_plane
     from pipeline.store.layers.features import list_features
 
-    return [slide for slide in todo if encoder_id not in list_features(project.store_path(slide.slide_id))]
+    def has_them(store: Path) -> bool:
+        return encoder_id in list_features(store) and is_of_plane(store, encoder_id, plane_um)
+
+    return [slide for slide in todo if not has_them(project.store_path(slide.slide_id))]
 
 
 def _config(settings: Settings, encoder: object) -> EmbedConfig:
