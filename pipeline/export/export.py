@@ -14,6 +14,7 @@ from pipeline.files import new_folder
 from pipeline.places.object_path import StorePath
 from pipeline.store.integrity import check_levels
 from pipeline.store.reading.reader import StoreReader
+from pipeline.units import described
 from training.foundation.errors import BadRecipeError
 from training.foundation.progress import Advance, no_bar
 
@@ -37,6 +38,9 @@ class ExportRequest:
     """TIFF only: JPEG quality of levels that are not stored as JPEG; None keeps them lossless."""
     with_associated: bool = False
     """Include the label, macro and thumbnail, if the store has them."""
+    plane_um: float | None = None
+    """Height of a stack's focal plane; None: all of them in NGFF 0.5, which alone holds several here, else the
+    default one."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class ExportReport:
     """Explanation of how each level and associated image was written."""
     bytes: int
     seconds: float
+    planes: str = ""
+    """Clause on the focal planes of a stack that were written."""
 
 
 def kind_of(to: str | None, out: Path) -> ExportKind:
@@ -75,13 +81,14 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
     Memory use is bounded for any slide size: a shard, or a few tiles, per thread.
 
     Raises:
-        BadRecipeError: the target exists, or options do not match. UnreadableError: no such store.
+        BadRecipeError: the target exists, options do not match, or the slide has no such focal plane.
+        UnreadableError: no such store.
         UnverifiedLinkError: it is linked to a slide's file with which it has not been compared.
         DamagedStoreError: a shard is missing, or the metadata of levels were changed.
         CorruptTileError: a chunk of the store is damaged. LockedError, DiskFullError: from the target.
     """
     start = time.perf_counter()
-    reader = StoreReader(request.store)
+    reader = StoreReader(request.store, request.plane_um)
     sha256 = reader.source_sha256  # refuses a linked store that was not compared with its slide
     check_free(request.out, request.store)
     check_levels(reader)
@@ -93,7 +100,7 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
     write = _export_dicom if request.kind == "dicom" else _export_tiff if is_tiff else _export_ngff
     how = write(request, reader, advance)
     seconds = round(time.perf_counter() - start, 3)
-    return ExportReport(reader.slide_id, sha256, how, _bytes(request.out), seconds)
+    return ExportReport(reader.slide_id, sha256, how, _bytes(request.out), seconds, _planes(request, reader))
 
 
 # Each format imports its own writer, whose libraries take longer to import than a small slide to write.
@@ -115,7 +122,8 @@ def _export_ngff(request: ExportRequest, reader: StoreReader, advance: Advance) 
     from pipeline.export.ngff.writer import NgffExport, about_export
 
     associated = reader.associated() if request.with_associated else {}
-    ngff = NgffExport(reader, associated, about_export(reader), advance)
+    planes = tuple(reader.planes()) if _has_all_planes(request) else (reader,)
+    ngff = NgffExport(planes, associated, about_export(planes), advance)
     if request.kind == "ozx":
         with new_file(request.out) as stream, folder_beside(request.out) as folder:
             check_free(request.out, request.store)
@@ -139,6 +147,19 @@ def _export_dicom(request: ExportRequest, reader: StoreReader, advance: Advance)
         check_free(request.out, request.store)
         dicom.write(folder)
     return dicom.how
+
+
+def _has_all_planes(request: ExportRequest) -> bool:
+    return request.plane_um is None and request.kind in ("ngff-0.5", "ozx")
+
+
+def _planes(request: ExportRequest, reader: StoreReader) -> str:
+    planes_um = reader.attributes.planes_um
+    if planes_um is None:
+        return ""
+    if _has_all_planes(request):
+        return f"; all {len(planes_um)} focal planes"
+    return f"; only the focal plane at {reader.plane_um:g} µm (of {described(planes_um)})"
 
 
 def _new_folder(request: ExportRequest) -> AbstractContextManager[Path]:

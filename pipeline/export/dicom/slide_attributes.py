@@ -128,7 +128,9 @@ def _matrix(dataset: Dataset, reader: StoreReader, image: LevelImage) -> None:
     dataset.ImagedVolumeHeight = _decimal(spec.height_px * mpp * _MM)
     dataset.ImagedVolumeDepth = _SECTION_UM
     dataset.ImageOrientationSlide = [0, -1, 0, -1, 0, 0]
-    origin = {"XOffsetInSlideCoordinateSystem": 0, "YOffsetInSlideCoordinateSystem": 0}
+    origin: dict[str, float] = {"XOffsetInSlideCoordinateSystem": 0, "YOffsetInSlideCoordinateSystem": 0}
+    if reader.plane_um is not None:
+        origin["ZOffsetInSlideCoordinateSystem"] = _decimal(reader.plane_um)
     dataset.TotalPixelMatrixOriginSequence = [_dataset(**origin)]
     measures = _dataset(PixelSpacing=[_decimal(mpp * _MM)] * 2, SliceThickness=_decimal(_SECTION_UM * _MM))
     shared = _dataset(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pipeline.box import Box
 from pipeline.places.object_path import StorePath
 from pipeline.store.format.chunks import encode_zstd
 from pipeline.store.format.inside import INGEST_AGAIN
-from pipeline.store.format.layout import FILL_VALUE, IMAGE, LABELS
+from pipeline.store.format.layout import FILL_VALUE, IMAGE, LABELS, ArraySpec
 from pipeline.store.format.metadata import ome_xml, read_json, write_group, write_json
 from pipeline.store.format.plain_array import write_array
 from pipeline.store.format.shard import chunks_in_order, write_shard
@@ -42,31 +43,44 @@ class NgffExport:
     """Writes one copy into a folder: image, its labels, and associated images as further series.
 
     Args:
+        planes: the slide at each focal plane to be written, lowest first; NGFF 0.4 takes one.
         associated: arrays by name, in the order of their series.
     """
 
-    reader: StoreReader
+    planes: tuple[StoreReader, ...]
     associated: dict[str, ArrayReader]
     about: dict[str, Any]
     """Root attribute `gemslide_export`: metadata that NGFF cannot hold."""
     advance: Advance
 
+    @property
+    def reader(self) -> StoreReader:
+        """Of everything but pixels, which is the same for all planes."""
+        return self.planes[0]
+
     def write_05(self, folder: Path) -> None:
         """Write NGFF 0.5. Chunks and shards are the store's own, with JPEG chunks recoded as zstd; all have a CRC."""
-        store = self.reader.path
-        for level in self.reader.levels:
-            self._write_level_05(folder / IMAGE / str(level.level), level.array)
-        write_group(folder / IMAGE, {"ome": _ome(store / IMAGE)})
+        for plane in self.planes:
+            for level in plane.levels:
+                spec = level.array.spec if self.planes[1:] else replace(level.array.spec, planes=None)
+                self._write_level_05(folder / IMAGE / str(level.level), level.array, spec)
+        write_group(folder / IMAGE, {"ome": self._image()})
         self._write_labels_05(folder)
         for series, array in enumerate(self.associated.values(), start=1):
-            self._write_level_05(folder / str(series) / "0", array)
+            self._write_level_05(folder / str(series) / "0", array, array.spec)
             write_group(folder / str(series), {"ome": _ome(array.path.parent)})
         write_group(folder / "OME", {"ome": {"version": "0.5", "series": self._series()}})
         self._write_xml(folder)
         write_group(folder, {"ome": {"version": "0.5", "bioformats2raw.layout": 3}, ATTRIBUTE: self.about})
 
-    def _write_level_05(self, path: Path, array: ArrayReader) -> None:
-        spec = replace(array.spec, codec="zstd", has_checksums=True, link=None)
+    def _image(self) -> dict[str, Any]:
+        """`ome` of the slide's image."""
+        ome, is_stack = _ome(self.reader.path / IMAGE), self.reader.plane_um is not None
+        return _without_z(ome) if is_stack and not self.planes[1:] else ome
+
+    def _write_level_05(self, path: Path, array: ArrayReader, form: ArraySpec) -> None:
+        """Args: form: the array's in the copy, but for its codec."""
+        spec = replace(form, codec="zstd", has_checksums=True, link=None)
         for shard_row in range(spec.shard_rows):
             (path / spec.shard_key(shard_row, 0)).parent.mkdir(parents=True, exist_ok=True)
         self.advance.expect(spec.shard_rows * spec.shard_columns)
@@ -85,11 +99,10 @@ class NgffExport:
         write_json(path / "zarr.json", spec.to_zarr_json())
 
     def write_04(self, folder: Path) -> None:
-        """Write NGFF 0.4, in chunks of three planes of 1024 × 1024 px, with `/` in their keys."""
-        store = self.reader.path
+        """Write NGFF 0.4, in chunks of three colours of 1024 × 1024 px, with `/` in their keys."""
         for level in self.reader.levels:
             self._write_level_04(folder / IMAGE / str(level.level), level.array)
-        _write_v2_group(folder / IMAGE, _as_04(_ome(store / IMAGE)))
+        _write_v2_group(folder / IMAGE, _as_04(self._image()))
         self._write_labels_04(folder)
         for series, array in enumerate(self.associated.values(), start=1):
             self._write_level_04(folder / str(series) / "0", array)
@@ -179,8 +192,9 @@ class NgffExport:
         width_px, height_px = self.reader.size_wh_px0
         images: list[tuple[str, int, int, float | None]] = [("slide", width_px, height_px, self.reader.mpp0)]
         images += [(name, array.spec.width_px, array.spec.height_px, None) for name, array in self.associated.items()]
+        planes_um = self.reader.attributes.planes_um if self.planes[1:] else None
         (folder / "OME").mkdir(exist_ok=True)
-        (folder / "OME" / "METADATA.ome.xml").write_text(ome_xml(images), encoding="utf-8")
+        (folder / "OME" / "METADATA.ome.xml").write_text(ome_xml(images, planes_um), encoding="utf-8")
 
 
 def _ome(group: StorePath) -> dict[str, Any]:
@@ -196,6 +210,23 @@ def _ome(group: StorePath) -> dict[str, Any]:
         raise UnreadableError(f"{group}: cannot be read ({type(error).__name__}: {error}). {INGEST_AGAIN}") from error
     checked: dict[str, Any] = ome
     return checked
+
+
+def _without_z(ome: dict[str, Any]) -> dict[str, Any]:
+    """`ome` of one focal plane of a stack. Raises UnreadableError: it is not that of a stack."""
+    single = deepcopy(ome)
+    try:
+        for image in single["multiscales"]:
+            z = [axis["name"] for axis in image["axes"]].index("z")
+            del image["axes"][z]
+            for step in (step for dataset in image["datasets"] for step in dataset["coordinateTransformations"]):
+                del step[step["type"]][z]
+        single["omero"]["rdefs"]["defaultZ"] = 0
+    except (LookupError, TypeError, ValueError) as error:
+        raise UnreadableError(
+            f"its image has no focal planes ({type(error).__name__}: {error}). {INGEST_AGAIN}"
+        ) from error
+    return single
 
 
 def _check_parts(ome: Any) -> None:
@@ -240,11 +271,16 @@ def _write_file(path: Path, data: bytes) -> None:
         os.fsync(stream.fileno())
 
 
-def about_export(reader: StoreReader) -> dict[str, Any]:
-    """Metadata that NGFF cannot hold: slide id, scale and colours. Nothing here names a file or a person."""
-    attributes = reader.attributes
+def about_export(planes: Sequence[StoreReader]) -> dict[str, Any]:
+    """Metadata that NGFF cannot hold: slide id, scale, colours, and heights of focal planes.
+
+    Nothing here names a file or a person.
+    """
+    attributes = planes[0].attributes
+    heights_um = [plane.plane_um for plane in planes if plane.plane_um is not None]
     return {
         **attributes.model_dump(include={"slide_id", "mpp0", "icc", "objective_power", "scanner_model"}),
         "source_sha256": attributes.source_sha256,
         "routes": [level.route for level in attributes.levels],
+        **({"planes_um": heights_um} if heights_um else {}),
     }

@@ -17,6 +17,8 @@ class OmeImage:
     height_px: int
     mpp: float | None
     """Microns per pixel; None for a photograph of no known scale."""
+    plane_um: float | None = None
+    """Height of the focal plane, if it is one of several."""
 
 
 def ome_tiff_xml(images: Sequence[OmeImage], objective_power: float | None) -> str:
@@ -75,10 +77,11 @@ def _attribute(text: str) -> str:
 
 def _image(number: int, image: OmeImage, reference: str) -> str:
     size = f' PhysicalSizeX="{image.mpp:.9g}" PhysicalSizeY="{image.mpp:.9g}"' if image.mpp else ""
+    height = "" if image.plane_um is None else f'<Plane TheC="0" TheZ="0" TheT="0" PositionZ="{image.plane_um:.9g}"/>'
     return (
         f'<Image ID="Image:{number}" Name={quoteattr(image.name)}>{reference}'
         f'<Pixels ID="Pixels:{number}" DimensionOrder="XYCZT" Type="uint8" SizeX="{image.width_px}" '
         f'SizeY="{image.height_px}" SizeC="3" SizeZ="1" SizeT="1" Interleaved="true" SignificantBits="8"{size}>'
         f'<Channel ID="Channel:{number}:0" SamplesPerPixel="3"/>'
-        f'<TiffData IFD="{number}" PlaneCount="1"/></Pixels></Image>'
+        f'<TiffData IFD="{number}" PlaneCount="1"/>{height}</Pixels></Image>'
     )

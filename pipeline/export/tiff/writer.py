@@ -103,9 +103,11 @@ class TiffExport:
 
     def _description(self) -> str:
         if not self.is_ome:
-            return f"gemslide export of {self.reader.slide_id}"
+            plane_um = self.reader.plane_um
+            at = "" if plane_um is None else f", focal plane at {plane_um:g} micrometres"
+            return f"gemslide export of {self.reader.slide_id}{at}"
         width_px, height_px = self.reader.size_wh_px0
-        images = [OmeImage(self.reader.slide_id, width_px, height_px, self.reader.mpp0)]
+        images = [OmeImage(self.reader.slide_id, width_px, height_px, self.reader.mpp0, self.reader.plane_um)]
         images += [OmeImage(n, a.spec.width_px, a.spec.height_px, None) for n, a in self.associated.items()]
         return ome_tiff_xml(images, self.reader.attributes.objective_power)
 
