@@ -70,6 +70,10 @@ def app(
 def view(
     store: Annotated[str, typer.Argument(help="Slide store, or the id of a slide in the project.")],
     project: Annotated[Path, typer.Option(file_okay=False, help="Project folder.")] = Path("."),
+    plane: Annotated[
+        float | None,
+        typer.Option(help="Stacks: height in µm of the focal plane to show.", show_default="the one at 0"),
+    ] = None,
 ) -> None:
     """Open one slide store in napari, with its tissue mask and predictions. Research use only."""
     with plain_errors(extra="desktop"):
@@ -78,4 +82,4 @@ def view(
         from pipeline.naming.slides import find_store
 
         home = open_project(project)
-        show_store(find_store(store, home), home)
+        show_store(find_store(store, home), home, plane)

@@ -26,6 +26,7 @@ from pipeline.store import (
     read_prediction_grid,
     read_predictions,
 )
+from pipeline.units import described, height_text
 from training.foundation.errors import GemslideError
 from training.foundation.words.class_order import lesion_classes
 
@@ -54,12 +55,14 @@ class OpenedSlide:
     """A slide store and the files next to it. Anything unreadable is reported; the rest is still shown.
 
     Raises:
-        GemslideError: no store at this path, or its image is damaged.
+        GemslideError: no store at this path, its image is damaged, or it has no such focal plane.
     """
 
     path: StorePath
     home: Project | None = None
     """The project that a store in a bucket may belong to."""
+    plane_um: float | None = None
+    """Height of the focal plane to show, of a stack; None: the default one."""
     problems: list[str] = field(default_factory=list)
     listeners: list[Callable[[str], None]] = field(default_factory=list)
     """Called with each new problem."""
@@ -67,7 +70,12 @@ class OpenedSlide:
     def __post_init__(self) -> None:
         if isinstance(self.path, Path):
             self.path = Path(os.path.abspath(self.path))
-        self.reader = StoreReader(self.path)
+        self.reader = StoreReader(self.path, self.plane_um)
+        if self.reader.plane_um is not None:
+            self.tell(
+                f"The slide has {described(self.reader.attributes.planes_um)}. Shown is the focal plane at "
+                f"{height_text(self.reader.plane_um)}; start `gemslide view` with --plane to see another."
+            )
         self.pixels = SlidePixels(self.reader, self.tell)
         self.grids: dict[str, PredictionGrid] = {}
         self._predictions: dict[str, Predictions | None] = {}

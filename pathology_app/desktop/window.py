@@ -18,19 +18,19 @@ from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
 
 
-def show_store(store_path: StorePath, home: Project | None = None) -> None:
-    """Open a window and wait until it is closed. Args: home: the project that a store in a bucket may belong to."""
-    open_viewer(store_path, home)
+def show_store(store_path: StorePath, home: Project | None = None, plane_um: float | None = None) -> None:
+    """Open a window and wait until it is closed. Args: as of `OpenedSlide`."""
+    open_viewer(store_path, home, plane_um)
     napari.run()
 
 
-def open_viewer(store_path: StorePath, home: Project | None = None) -> napari.Viewer:
+def open_viewer(store_path: StorePath, home: Project | None = None, plane_um: float | None = None) -> napari.Viewer:
     """Open a window with the store's layers, in micrometres, and the dock next to them.
 
     Raises:
         GemslideError: no store at this path, or a damaged one; then no window is opened.
     """
-    slide = OpenedSlide(store_path, home)
+    slide = OpenedSlide(store_path, home, plane_um)
     layers = layers_of(slide)
     viewer = napari.Viewer(title=f"{store_path.name} - {RESEARCH_USE}", show_welcome_screen=False)
     for data, keywords, kind in layers:

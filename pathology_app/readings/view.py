@@ -70,6 +70,6 @@ def _first_model(cache: SlideCache, slide_id: str, model_id: str) -> dict[str, A
         of_class,
         stride_px0=opened.predictions.stride_px0,
         mpp0=slide.reader.mpp0,
-        crop_url=presenters.crops_of(slide),
+        crop_url=presenters.crops_of(slide, opened.predictions),
     )
     return {"hotspots": data, "first": (model_id, index)}

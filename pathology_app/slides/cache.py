@@ -20,7 +20,7 @@ from pipeline.store.format.layout import ATTENTION, PREDICTIONS, QUALITY, TISSUE
 from pipeline.store.layers.attention import Attention, list_attention, read_attention
 from pipeline.store.layers.damaged import read_damaged
 from pipeline.store.layers.labels import has_tissue, read_tissue
-from pipeline.store.layers.overlays import Predictions, list_predictions, read_class_names, read_predictions
+from pipeline.store.layers.overlays import Predictions, list_predictions, read_prediction_grid, read_predictions
 from pipeline.store.layers.qc_scores import Quality, read_quality
 from pipeline.store.reading.reader import StoreReader
 from pipeline.store.view.screen import ScreenLevel, screen_levels
@@ -76,6 +76,27 @@ class OpenSlide:
         """The pyramid's levels as the viewer requests them."""
         return screen_levels(self.reader)
 
+    def at_plane(self, plane: int) -> OpenSlide:
+        """The slide at a focal plane, by its number, lowest first.
+
+        Raises:
+            NoSuchTileError: it has no such plane. GemslideError: its store is damaged.
+        """
+        planes_um = self.reader.attributes.planes_um or (0.0,)
+        if plane >= len(planes_um):
+            raise NoSuchTileError(
+                f"focal plane {plane}: slide {self.reader.slide_id} has planes 0 to {len(planes_um) - 1}"
+            )
+        if plane == self.reader.plane:
+            return self
+        return self._planes.setdefault(
+            plane, OpenSlide(StoreReader(self.reader.path, planes_um[plane]), self.version, self.damaged)
+        )
+
+    @cached_property
+    def _planes(self) -> dict[int, OpenSlide]:
+        return {}
+
 
 @dataclass(frozen=True)
 class OpenPredictions:
@@ -98,6 +119,8 @@ class ClassNames:
 
     class_names: tuple[str, ...]
     stride_px0: float
+    plane_um: float | None
+    """Height of the focal plane that they are of; None of a slide with a single one."""
     version: str
 
 
@@ -319,7 +342,8 @@ def _open_predictions(store_path: StorePath, model_id: str, version: str) -> Ope
 
 
 def _class_names(store_path: StorePath, model_id: str, version: str) -> ClassNames:
-    return ClassNames(*read_class_names(store_path, model_id), version)
+    grid = read_prediction_grid(store_path, model_id)
+    return ClassNames(grid.class_names, grid.stride_px0, grid.plane_um, version)
 
 
 def _open_attention(store_path: StorePath, model_id: str, version: str) -> OpenAttention:

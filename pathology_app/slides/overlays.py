@@ -22,6 +22,7 @@ from pathology_app.slides.cache import NoSuchTileError, SlideCache, UnknownNameE
 from pathology_app.slides.overlay_png import mask_png, overlay_png
 from pipeline.palettes import DEFAULT_PALETTE
 from pipeline.settings.config import DEFAULT_THRESHOLD
+from pipeline.units import height_text
 
 LayerInfo = dict[str, Any]
 """A layer in the browser's format."""
@@ -134,6 +135,7 @@ class Prediction(OverlayKind):
         for model_id in shown.model_ids:
             known = cache.class_names(shown.slide_id, model_id)
             style = replace(self.style, threshold=cache.threshold(shown.slide_id, model_id))
+            note = "" if known.plane_um is None else f"Predicted from the focal plane at {height_text(known.plane_um)}."
             for index, name in enumerate(known.class_names):
                 is_first = shown.first == (model_id, index)
                 yield self.layer(
@@ -143,6 +145,7 @@ class Prediction(OverlayKind):
                     known.stride_px0,
                     group=as_text(model_id),
                     is_first=is_first,
+                    note=note,
                     style=asdict(replace(style, visible=is_first)),
                 )
 

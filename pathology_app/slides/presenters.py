@@ -16,6 +16,7 @@ from pipeline.store.layers.labels import mask_fingerprint
 from pipeline.store.layers.overlays import Predictions
 from pipeline.store.layers.tissue_origin import OUTDATED, was_made_with
 from pipeline.store.reading.reader import StoreReader
+from pipeline.units import described
 from training.foundation.words.class_order import lesion_classes
 from training.foundation.words.counts import counted
 
@@ -47,6 +48,7 @@ def facts_rows(reader: StoreReader) -> list[tuple[str, str]]:
         ("Scanner", as_text(metadata.scanner_model or "not known")),
         ("Objective", f"{metadata.objective_power:g}×" if metadata.objective_power else "not known"),
         ("Levels", str(len(reader.levels))),
+        ("Focal planes", described(metadata.planes_um)),
         ("Compression", _codecs_text(reader)),
         ("Source", _source_text(reader)),
         ("Checksums", _checksums_text(reader)),
@@ -123,6 +125,19 @@ def slide_data(slide: OpenSlide) -> dict[str, Any]:
             }
             for level in slide.screen_levels
         ],
+        "planes": planes_data(slide),
+    }
+
+
+def planes_data(slide: OpenSlide) -> dict[str, Any] | None:
+    """Focal planes of a stack (PlanesInfo); None of a slide with a single one."""
+    reader = slide.reader
+    if reader.attributes.planes_um is None:
+        return None
+    return {
+        "heights_um": list(reader.attributes.planes_um),
+        "first": reader.plane,
+        "tile_url": f"/tiles/{reader.slide_id}/z{{plane}}/{{level}}/{{col}}_{{row}}?v={slide.version}",
     }
 
 
@@ -157,9 +172,14 @@ def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float,
     ]
 
 
-def crops_of(slide: OpenSlide) -> str:
-    """URL of a slide's crops (tiles/review_routes.py), with the placeholders {x_px0} and {y_px0}."""
-    return f"/crops/{slide.reader.slide_id}/{{x_px0}}_{{y_px0}}.jpg?v={slide.version}"
+def crops_of(slide: OpenSlide, predictions: Predictions) -> str:
+    """URL of a slide's crops (tiles/review_routes.py), with the placeholders {x_px0} and {y_px0}.
+
+    They show the focal plane that was predicted.
+    """
+    planes_um = slide.reader.attributes.planes_um or ()
+    plane = f"&z={planes_um.index(predictions.plane_um)}" if predictions.plane_um in planes_um else ""
+    return f"/crops/{slide.reader.slide_id}/{{x_px0}}_{{y_px0}}.jpg?v={slide.version}{plane}"
 
 
 def probability_text(probabilities: Mapping[str, float] | None, class_name: str) -> str:

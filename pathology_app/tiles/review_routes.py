@@ -2,7 +2,7 @@
 
     GET, POST /coverage/{slide_id}.json                  areas viewed; takes viewings
     GET, POST /hotspots/{slide_id}/{model_id}.json       judgements of hotspots; takes judgements
-    GET       /crops/{slide_id}/{x_px0}_{y_px0}.jpg      a small square of the slide; ?mpp=…: µm per pixel
+    GET       /crops/{slide_id}/{x_px0}_{y_px0}.jpg      a small square of the slide; ?mpp=…: µm per pixel, ?z=…: plane
 
 The first two belong to the reading that the query names (?study=S&reader=R&session=1&position=3), else to the person
 who sends the request. Content hidden from a reader is refused (`pathology_app.readings.blinding`).
@@ -122,8 +122,13 @@ class ReviewServer:
         if not re.fullmatch(r"\d{1,3}(\.\d{1,3})?", mpp, re.ASCII) or not 0 < float(mpp) <= MAX_CROP_MPP:
             raise BadLinkError(f"mpp={mpp!r:.20}: expected µm per pixel, up to {MAX_CROP_MPP}")
 
+        plane = request.query_params.get("z")
+        if plane is not None and not re.fullmatch(r"\d{1,3}", plane, re.ASCII):
+            raise BadLinkError(f"z={plane!r:.20}: expected the number of a focal plane")
+
         def render() -> bytes:
             slide = self._cache.slide(request.path_params["slide_id"])
+            slide = slide if plane is None else slide.at_plane(int(plane))
             width_px0, height_px0 = slide.reader.size_wh_px0
             if x_px0 >= width_px0 or y_px0 >= height_px0:
                 raise BadLinkError(f"({x_px0}, {y_px0}): outside slide {slide.reader.slide_id}")

@@ -98,14 +98,17 @@ class TileServer:
         may be hidden from another."""
 
     async def tile(self, request: Request) -> Response:
-        level, col, row = numbers_of(request, r"(\d{1,9})/(\d{1,9})_(\d{1,9})", "{level}/{col}_{row}")
-        slide_id = request.path_params["slide_id"]
+        form = "{level}/{col}_{row} or z{plane}/{level}/{col}_{row}"
+        height, *place = match_link(request, r"(?:z(\d{1,3})/)?(\d{1,9})/(\d{1,9})_(\d{1,9})", form)
+        (level, col, row), slide_id = map(int, place), request.path_params["slide_id"]
+        part = f"{level}-{col}-{row}" + (f"-z{int(height)}" if height else "")
 
         def find() -> Found:
             slide = self._cache.slide(slide_id)
-            return Found(slide.version, lambda: _tile(slide, level, row, col))
+            shown = slide.at_plane(int(height)) if height else slide
+            return Found(slide.version, lambda: _tile(shown, level, row, col))
 
-        return await self._answer(request, (slide_id,), f"{level}-{col}-{row}", find, MEDIA_TYPE)
+        return await self._answer(request, (slide_id,), part, find, MEDIA_TYPE)
 
     async def thumbnail(self, request: Request) -> Response:
         (slide_id,) = match_link(request, r"(.+)\.jpg", "{slide_id}.jpg")

@@ -227,7 +227,7 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
             selection.hotspots_shown,
             stride_px0=opened.predictions.stride_px0,
             mpp0=selection.mpp0,
-            crop_url=presenters.crops_of(slide),
+            crop_url=presenters.crops_of(slide, opened.predictions),
         )
     slide_id = slide.reader.slide_id
     layers, notes = layers_of(current_cache(), slide_id, selection.model_ids, selection.first_layer, selection.attended)

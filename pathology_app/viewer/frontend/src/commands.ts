@@ -47,6 +47,12 @@ function moves(viewer: Viewer): Command[] {
     { keys: ["-", "_"], shown: "−", does: "zoom out", run: () => navigation.zoom(-1) },
     { keys: numbers, shown: `1 to ${numbers.length}`, does: `zoom to ${MAGNIFICATIONS.join("×, ")}×`, run: ({ key }) => viewer.magnify(MAGNIFICATIONS[Number(key) - 1]!) },
     { keys: ["0", "Home"], shown: "0 or Home", does: "show the whole slide", run: () => viewer.showWhole() },
+    ...(viewer.focus
+      ? [
+          { keys: ["PageUp"], shown: "Page Up", does: "focus up: the next higher focal plane", run: () => viewer.focus?.step(1) },
+          { keys: ["PageDown"], shown: "Page Down", does: "focus down: the next lower focal plane", run: () => viewer.focus?.step(-1) },
+        ]
+      : []),
     { keys: ["t"], shown: "t", does: "rotate clockwise by 90°", run: () => viewer.turn(90) },
     { keys: ["T"], shown: "Shift + t", does: "rotate anticlockwise by 90°", run: () => viewer.turn(-90) },
     { keys: [">", "<"], shown: "> and <", does: `rotate clockwise and anticlockwise by ${FINE_DEGREES}°`, run: ({ key }) => viewer.turn(key === ">" ? FINE_DEGREES : -FINE_DEGREES) },

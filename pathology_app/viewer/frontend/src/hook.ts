@@ -3,6 +3,7 @@ import type OpenSeadragon from "openseadragon";
 import { type AnnotationHook, hookOf } from "./annotations/hook";
 import type { CompareViewer } from "./compare/viewer";
 import type { SlideViewer } from "./slide_viewer";
+import { imageShown } from "./tiles/focal_planes";
 
 export interface TestHook {
   slideId(): string;
@@ -25,6 +26,10 @@ export interface TestHook {
   slideColour(x_px0: number, y_px0: number): number[];
   hasOverlay(): boolean;
   hasDamaged(): boolean;
+  /** Number of the focal plane on the screen; null if the slide has a single one. */
+  focalPlane(): number | null;
+  /** Whether the planes above and below the one shown are loaded, too. */
+  neighboursReady(): boolean;
   currentHotspot(): number | null;
   /** Hotspots circled on the slide, by their index in the list. */
   shownHotspots(): number[];
@@ -64,7 +69,7 @@ function colourAt(canvas: HTMLCanvasElement, viewer: SlideViewer, x_px0: number,
 }
 
 function isLoaded(osd: OpenSeadragon.Viewer): boolean {
-  return osd.isOpen() && osd.world.getItemAt(0).getFullyLoaded();
+  return osd.isOpen() && imageShown(osd).getFullyLoaded();
 }
 
 function isComplete(viewer: SlideViewer): boolean {
@@ -89,6 +94,8 @@ export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void
     slideColour: (x_px0, y_px0) => colourAt(viewer.osd.drawer.canvas as HTMLCanvasElement, viewer, x_px0, y_px0),
     hasOverlay: () => viewer.layers.shown.length > 0 && viewer.layers.shown.every(({ cells }) => cells !== null),
     hasDamaged: () => viewer.damaged.isShown,
+    focalPlane: () => viewer.focus?.onScreen ?? null,
+    neighboursReady: () => isComplete(viewer) && (viewer.focus?.isReady ?? true),
     currentHotspot: () => viewer.hotspots.current,
     shownHotspots: () => viewer.shownHotspots(),
     liveViewers,

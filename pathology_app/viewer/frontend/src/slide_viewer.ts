@@ -11,6 +11,7 @@ import { ExportMenu } from "./export/menu";
 import { exportView } from "./export/from_viewer";
 import { Divider } from "./panel/divider";
 import { FactsPanel } from "./panel/facts";
+import { Focus } from "./controls/focused";
 import { GamepadControl } from "./controls/gamepad";
 import type { Point } from "./view/geometry";
 import { Hand } from "./tools/hand";
@@ -22,7 +23,7 @@ import { Keys } from "./controls/keys";
 import { LayerPanel } from "./layers/panel";
 import { Layers } from "./layers/collection";
 import { Legend } from "./layers/legend";
-import { AT, IMAGE, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./view/link_state";
+import { AT, FOCUS, IMAGE, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./view/link_state";
 import { Beside } from "./cases/beside";
 import type { Prepared } from "./cases/ahead";
 import { PageWait } from "./cases/page_wait";
@@ -43,7 +44,7 @@ import { createTileSource } from "./tiles/source";
 import { TileStore } from "./tiles/store";
 import { type MeasuringTool, Toolbar } from "./tools/toolbar";
 import type { ToolChoice } from "./annotations/annotating";
-import type { ViewerData } from "./types";
+import type { Slide, ViewerData } from "./types";
 import { openViewer } from "./tiles/osd_viewer";
 import type { Viewer } from "./viewer";
 
@@ -99,6 +100,7 @@ export class SlideViewer implements Viewer {
   private readonly link: LinkState;
   private readonly tiles: TileStore;
   readonly readAhead: ReadAhead;
+  readonly focus: Focus | null;
   private readonly keys: Keys;
   private readonly listeners = new AbortController();
   private readonly divider = new Divider(this.panel.element, () => this.resized(), this.listeners.signal);
@@ -150,11 +152,12 @@ export class SlideViewer implements Viewer {
     this.fit = keepHeight(this.host, this.stage, this.listeners.signal, BELOW_PX);
     this.divider.describe();
     beginWith(data.slide, this.tiles, viewOf(this.link.read(AT)), this.stage);
-    this.osd = openViewer(this.stage, createTileSource(data.slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) }), true);
+    this.osd = openViewer(this.stage, this.sourceOf(data.slide), true);
     [this.osd, this.osd.navigator].forEach((viewer) => this.colours.attach(viewer));
     this.navigation = new Navigation(this.osd, data.slide);
     this.sight = new Sight(this.navigation, this.stage, data.slide);
-    this.readAhead = new ReadAhead(this.osd, this.navigation, data.slide, this.tiles, () => void this.beside?.loadAhead(this.stage));
+    this.focus = this.focusing();
+    this.readAhead = new ReadAhead(this.osd, this.navigation, () => this.focus?.slideNow ?? data.slide, this.tiles, () => void this.beside?.loadAhead(this.stage));
     this.hotspots = new Hotspots(this.navigation, this.status);
     // In an unassisted reading, others' annotations would be assistance: only measuring is possible.
     const reading = data.link_parameter === undefined ? data.slide.slide_id : (this.link.read(data.link_parameter) ?? "");
@@ -174,7 +177,7 @@ export class SlideViewer implements Viewer {
     this.picture = new Picture(this.osd.canvas, this.stage);
     this.osd.canvas.setAttribute("role", "application");
     this.osd.canvas.setAttribute("aria-label", `Slide ${data.slide.slide_id}. Arrow keys move, plus and minus zoom, question mark lists all keys.`);
-    this.stage.append(this.status.element, this.picture.probeText, box("below", this.scaleBar.element, this.readout.element, this.legend.element));
+    this.stage.append(this.status.element, ...(this.focus ? [this.focus.element] : []), this.picture.probeText, box("below", this.scaleBar.element, this.readout.element, this.legend.element));
     this.listen();
     this.beside?.begin({ open: (neighbour) => open(neighbour, this), listed: (beside) => this.listed(beside), note: (text) => this.status.say(text) });
     this.update(data, emit);
@@ -222,6 +225,7 @@ export class SlideViewer implements Viewer {
   destroy(): void {
     this.listeners.abort();
     this.readAhead.destroy();
+    this.focus?.close();
     this.coverage?.destroy();
     this.hotspotList.destroy();
     this.osd.destroy();
@@ -370,6 +374,20 @@ export class SlideViewer implements Viewer {
     if (this.readAhead.isDone) {
       void this.beside?.loadAhead(this.stage);
     }
+  }
+
+  private sourceOf(slide: Slide): OpenSeadragon.TileSource {
+    return createTileSource(slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) });
+  }
+
+  /** What shows the planes of a stack; null if there is one. */
+  private focusing(): Focus | null {
+    const { slide } = this.data;
+    if (!slide.planes) {
+      return null;
+    }
+    const stack = { ...slide, planes: slide.planes };
+    return new Focus(this.osd, stack, this.link.read(FOCUS), (at) => this.sourceOf(at), ({ linkText }) => this.link.write(FOCUS, linkText));
   }
 
   private hovered(at: Point | null): void {

@@ -16,8 +16,19 @@ export interface Slide {
   /** Finest first, as the server counts them. */
   levels: Level[];
   damaged: DamagedInfo | null;
+  /** null if the slide has a single focal plane. */
+  planes: PlanesInfo | null;
   /** URL of the scanner's profile as a table (tiles/colour_body.py); null if the slide has none. */
   colour_url: string | null;
+}
+
+/** Focal planes of a stack, lowest first. */
+export interface PlanesInfo {
+  heights_um: number[];
+  /** Number of the plane at `Slide.tile_url`, the default one. */
+  first: number;
+  /** As `Slide.tile_url`, with the placeholder {plane}. */
+  tile_url: string;
 }
 
 /** Damaged areas of the slide's file: white at level 0, and never predicted. */

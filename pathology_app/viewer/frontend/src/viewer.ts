@@ -12,6 +12,7 @@ import type { Beside } from "./cases/beside";
 import type { PageWait } from "./cases/page_wait";
 import type { Coverage } from "./review/coverage";
 import type { HotspotList } from "./review/hotspot_list";
+import type { Focus } from "./controls/focused";
 import type { SidePanel } from "./panel/side";
 import type { Sight } from "./tools/sight";
 import type { MeasuringTool } from "./tools/toolbar";
@@ -35,6 +36,8 @@ export interface Viewer {
   /** null in a reading. */
   readonly beside: Beside | null;
   readonly page: PageWait;
+  /** null if the slide has a single focal plane. */
+  readonly focus: Focus | null;
   draw(): void;
   /** Show the hint of the active tool. */
   advise(text: string): void;

@@ -24,6 +24,7 @@ export function exportView(viewer: Viewer): void {
     caption: [
       `Slide ${slide.slide_id}, ${magnificationText(um_per_px, slide.mpp0)}`,
       `Centre: ${Math.round(x * slide.mpp0)} µm right, ${Math.round(y * slide.mpp0)} µm down from the slide's top left corner`,
+      ...(viewer.focus ? [`Focal plane: ${viewer.focus.text}`] : []),
       ...(viewer.image.changes ? [viewer.image.changes] : []),
       ...layers,
       ...notes,

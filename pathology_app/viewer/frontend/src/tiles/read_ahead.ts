@@ -3,6 +3,7 @@ import type OpenSeadragon from "openseadragon";
 import type { Navigation, View } from "../view/navigation";
 import type { TilePlace, TileStore } from "./store";
 import type { Level, Slide } from "../types";
+import { imageShown } from "./focal_planes";
 import { FINEST_RATIO } from "./osd_options";
 
 const REST_MS = 60;
@@ -74,7 +75,7 @@ export class ReadAhead {
   constructor(
     private readonly osd: OpenSeadragon.Viewer,
     private readonly navigation: Navigation,
-    private readonly slide: Slide,
+    private readonly slide: () => Slide,
     private readonly store: TileStore,
     private readonly done: () => void,
   ) {
@@ -107,7 +108,7 @@ export class ReadAhead {
   }
 
   private async look(): Promise<void> {
-    if (!this.osd.isOpen() || this.navigation.isMoving() || !this.osd.world.getItemAt(0).getFullyLoaded()) {
+    if (!this.osd.isOpen() || this.navigation.isMoving() || !imageShown(this.osd).getFullyLoaded()) {
       this.rest();
       return;
     }
@@ -119,7 +120,7 @@ export class ReadAhead {
         if (signal.aborted) {
           return;
         }
-        const place = placeIn(this.slide, tile);
+        const place = placeIn(this.slide(), tile);
         if (!this.held.has(place.url)) {
           await this.store.prepare(place, signal);
         }
@@ -134,7 +135,7 @@ export class ReadAhead {
 
   /** Tiles of the adjacent fields, with the coarser tiles below them, which OpenSeadragon requests at the same time. */
   private neighbours(): Tile[] {
-    const { levels } = this.slide;
+    const { levels } = this.slide();
     const level = levelFor(levels, this.navigation.transform().scale * window.devicePixelRatio);
     const [right, down] = this.heading;
     const directions = [[right, down], [down, right], [-down, -right], [-right, -down]] as const;

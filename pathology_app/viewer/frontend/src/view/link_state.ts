@@ -6,6 +6,8 @@ export const AT = "at";
 export const OVERLAY = "overlay";
 export const LAYERS = "layers";
 export const IMAGE = "image";
+/** Height of the focal plane in µm. */
+export const FOCUS = "focus";
 
 const MAX_UM = 1e7;
 const PAUSE_MS = 300;
