@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -27,9 +28,23 @@ _MCU_W_PX, _MCU_H_PX = 16, 8
 _NUM_LEVELS = 4
 
 
-def make_ndpi(path: Path, *, side_px: int = 15_360, interval_px: int = 512) -> None:
-    """Write the slide."""
+def make_ndpi(path: Path, *, side_px: int = 15_360, interval_px: int = 512, heights_nm: Sequence[int] = (0,)) -> None:
+    """Write the slide.
+
+    Args:
+        heights_nm: of focal planes; the further one is from 0, the more it is out of focus.
+    """
+    images = [image for height_nm in heights_nm for image in _plane(side_px, interval_px, height_nm)]
+    temporary = path.with_name(f".{path.name}.partial")
+    write_ndpi_images(temporary, images, mpp=0.25)
+    temporary.replace(path)
+
+
+def _plane(side_px: int, interval_px: int, height_nm: int) -> list[NdpiImage]:
+    """Levels at one focal plane."""
     cells, layout = cells_of_tissue(), islands(side_px // CELL_PX)
+    if height_nm:
+        cells = [np.asarray(cv2.GaussianBlur(cell, (0, 0), abs(height_nm) / 1000), np.uint8) for cell in cells]
     if CELL_PX % interval_px:
         levels = [
             _encoded(np.concatenate([np.concatenate([cells[i] for i in row], axis=1) for row in layout]), interval_px)
@@ -42,10 +57,10 @@ def make_ndpi(path: Path, *, side_px: int = 15_360, interval_px: int = 512) -> N
         levels.append(_encoded(image, image.shape[1] if image.shape[1] % interval_px else interval_px))
         image = cv2.resize(image, (image.shape[1] // 4, image.shape[0] // 4), interpolation=cv2.INTER_AREA)
     sides = [side_px // 4**level for level in range(_NUM_LEVELS)]
-    images = [NdpiImage(jpeg, side, side, 40 / 4**i) for i, (jpeg, side) in enumerate(zip(levels, sides, strict=True))]
-    temporary = path.with_name(f".{path.name}.partial")
-    write_ndpi_images(temporary, images, mpp=0.25)
-    temporary.replace(path)
+    return [
+        NdpiImage(jpeg, side, side, 40 / 4**i, height_nm=height_nm)
+        for i, (jpeg, side) in enumerate(zip(levels, sides, strict=True))
+    ]
 
 
 def _encoded(pixels: Pixels, interval_px: int) -> bytes:
