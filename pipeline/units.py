@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from training.foundation.errors import BadRecipeError
 from training.foundation.words.research_use import RESEARCH_USE as RESEARCH_USE
@@ -31,8 +32,22 @@ def plausible_power(power: float | None) -> float | None:
 MAX_PLANES = 256
 """Of a stack: scanners offer some dozens."""
 
+MAX_HEIGHT_UM = 10_000.0
+"""No scanner's focus travels so far."""
 SAME_HEIGHT_UM = 0.005
 """Heights are asked for in decimals; scanners' planes are tenths of a micrometre apart."""
+
+
+def why_no_stack(planes_um: Sequence[float]) -> str:
+    """Why heights, lowest first, are not those of focal planes; "" if they can be."""
+    if len(planes_um) > MAX_PLANES:
+        return f"{len(planes_um)} focal planes; at most {MAX_PLANES} are read"
+    odd = [height for height in planes_um if not abs(height) <= MAX_HEIGHT_UM]
+    if odd:
+        return f"a focal plane at {odd[0]:g} µm; heights of at most {MAX_HEIGHT_UM:g} µm are read"
+    near = [low for low, high in pairwise(planes_um) if not high - low >= 2 * SAME_HEIGHT_UM]
+    least = f"{2 * SAME_HEIGHT_UM:g} µm"
+    return f"focal planes that do not rise, or by less than {least} (at {near[0]:g} µm)" if near else ""
 
 
 def default_plane(planes_um: Sequence[float]) -> int:
@@ -78,4 +93,4 @@ def described(planes_um: Sequence[float] | None) -> str:
     """The planes in words."""
     if not planes_um:
         return "a single one, at 0 µm"
-    return f"{len(planes_um)}, at {', '.join(f'{height:g}' for height in planes_um)} µm"
+    return f"{len(planes_um)}, at {', '.join(f'{height:.9g}' for height in planes_um)} µm"

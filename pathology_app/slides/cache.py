@@ -89,9 +89,10 @@ class OpenSlide:
             )
         if plane == self.reader.plane:
             return self
-        return self._planes.setdefault(
-            plane, OpenSlide(StoreReader(self.reader.path, planes_um[plane]), self.version, self.damaged)
-        )
+        if plane not in self._planes:  # two threads may open it at once; one of both is kept
+            reader = StoreReader(self.reader.path, planes_um[plane])
+            self._planes.setdefault(plane, OpenSlide(reader, self.version, self.damaged))
+        return self._planes[plane]
 
     @cached_property
     def _planes(self) -> dict[int, OpenSlide]:

@@ -99,12 +99,12 @@ def _find_damage(slide: Slide, slide_id: str, config: IngestConfig, advance: Adv
 
     A tile that is damaged at one focal plane is left out at all of them: masks are of the slide.
     """
-    planes = planes_of(slide)
-    absent = [find_absent(plane, config) for plane in planes]
-    for one in absent:
-        refuse_without_data(one, slide_id)
+    planes, absent = planes_of(slide), []
+    for plane in planes:
+        absent.append(find_absent(plane, config))
+        refuse_without_data(absent[-1], slide_id)
         if config.damaged == "refuse":
-            refuse_absent(one, slide_id)
+            refuse_absent(absent[-1], slide_id)
     if config.damaged == "refuse":
         return None
     damage = in_any([scan_for_damage(plane, config, one, advance) for plane, one in zip(planes, absent, strict=True)])

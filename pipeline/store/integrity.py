@@ -27,7 +27,7 @@ from pipeline.store.format.layout import (
     TISSUE,
     ArraySpec,
 )
-from pipeline.store.format.metadata import SlideAttributes, read_json
+from pipeline.store.format.metadata import SlideAttributes, image_attributes, read_json
 from pipeline.store.format.plain_array import PlainArray, array_names
 from pipeline.store.format.shard import FileChecksum, index_bytes, is_as_written, read_index, sum_file
 from pipeline.store.layers.features import list_features, read_features
@@ -35,6 +35,7 @@ from pipeline.store.layers.tissue_origin import find_mask_damage, mask_origin
 from pipeline.store.reading.array_reader import ArrayReader
 from pipeline.store.reading.reader import LevelArray, StoreReader, is_store
 from pipeline.store.reading.threads import parallel_for
+from pipeline.units import described
 from training.foundation.errors import UnreadableError
 from training.foundation.reading import MAX_JSON_BYTES
 from training.foundation.words.counts import counted
@@ -77,8 +78,9 @@ def check_levels(reader: StoreReader) -> None:
         DamagedStoreError: they are not. UnreadableError: the image's metadata cannot be read.
     """
     try:
-        datasets = read_json(reader.path / IMAGE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
-        findings = list(_check_scales(datasets, reader))
+        image = read_json(reader.path / IMAGE / "zarr.json")["attributes"]
+        datasets = image["ome"]["multiscales"][0]["datasets"]
+        findings = [*_check_scales(datasets, reader), *_check_planes(image, reader)]
     except (OSError, ValueError, LookupError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UnreadableError(f"{reader.path}: its metadata cannot be read ({why}). {INGEST_AGAIN}") from error
@@ -187,7 +189,8 @@ def _check_small_arrays(store: StorePath, group: str) -> list[str]:
 def _check_structure(store: StorePath, reader: StoreReader, attributes: SlideAttributes) -> Iterator[str]:
     num_levels = len(attributes.levels)
     try:
-        datasets = read_json(store / IMAGE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
+        image = read_json(store / IMAGE / "zarr.json")["attributes"]
+        datasets = image["ome"]["multiscales"][0]["datasets"]
         labels = read_json(store / TISSUE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
         series = read_json(store / "OME/zarr.json")["attributes"]["ome"]["series"]
         check_inside(store / OME_XML, real_store_of(store))
@@ -207,6 +210,7 @@ def _check_structure(store: StorePath, reader: StoreReader, attributes: SlideAtt
     if depth != len(attributes.planes_um or (0.0,)):
         yield f"its XML has {counted(depth, 'focal plane')}, the root {len(attributes.planes_um or (0.0,))}"
     yield from _check_scales(datasets, reader)
+    yield from _check_planes(image, reader)
     for level, entry in zip(reader.levels, attributes.levels, strict=True):
         if level.codec != entry.codec:
             yield f"{IMAGE}/{entry.path}: its codec is {level.codec}, the root says {entry.codec}"
@@ -226,6 +230,28 @@ def _check_scales(datasets: list[dict[str, Any]], reader: StoreReader) -> Iterat
                 f"zarr.json: says {reader.mpp0:g} µm/px and a downsample of {level.downsample:g} for level "
                 f"{level.level}, which is {level.width_px} × {level.height_px} px at {own:g} µm/px"
             )
+
+
+def _check_planes(image: dict[str, Any], reader: StoreReader) -> Iterator[str]:
+    """Compare the root's focal planes with the image's own, whose file has a checksum, and with its scale along z."""
+    planes_um = reader.attributes.planes_um
+    if planes_um is None:
+        return
+    expected = image_attributes("slide", [reader.mpp0 * level.downsample for level in reader.levels], planes_um)
+    differ = [part for part in ("gemslide", "ome") if _along_z(image, part) != _along_z(expected, part)]
+    if differ:
+        yield f"zarr.json: says {described(planes_um)}, and {IMAGE}/zarr.json states other focal planes"
+
+
+def _along_z(image: dict[str, Any], part: str) -> object:
+    """What an image states of its focal planes; None if it cannot be read."""
+    try:
+        if part == "gemslide":
+            return image["gemslide"]["planes_um"]
+        steps = [step for d in image["ome"]["multiscales"][0]["datasets"] for step in d["coordinateTransformations"]]
+        return image["ome"]["omero"]["rdefs"]["defaultZ"], [step[step["type"]][1] for step in steps]
+    except (LookupError, TypeError):
+        return None
 
 
 def _fits_size(level: LevelArray, finest: LevelArray) -> bool:

@@ -43,7 +43,7 @@ class TableMetadata(BaseModel):
     """Slides that could not be tiled, with the code of the reason."""
     outlined: dict[SlideId, dict[ClassName, dict[str, Any]]] = {}
     """Counts of each outlined class; older tables have none."""
-    planes_um: dict[SlideId, Annotated[float, Field(allow_inf_nan=False)]] = {}
+    planes_um: dict[SlideId, Annotated[float, Field(strict=True, allow_inf_nan=False)]] = {}
     """Heights of the focal planes that the tiles of stacks are read from."""
     content_sha256: Sha256
     """Of rows and metadata."""

@@ -77,7 +77,10 @@ def _attribute(text: str) -> str:
 
 def _image(number: int, image: OmeImage, reference: str) -> str:
     size = f' PhysicalSizeX="{image.mpp:.9g}" PhysicalSizeY="{image.mpp:.9g}"' if image.mpp else ""
-    height = "" if image.plane_um is None else f'<Plane TheC="0" TheZ="0" TheT="0" PositionZ="{image.plane_um:.9g}"/>'
+    height = ""
+    if image.plane_um is not None:
+        position = f'PositionZ="{image.plane_um:.9g}" PositionZUnit="&#181;m"'
+        height = f'<Plane TheC="0" TheZ="0" TheT="0" {position}/>'
     return (
         f'<Image ID="Image:{number}" Name={quoteattr(image.name)}>{reference}'
         f'<Pixels ID="Pixels:{number}" DimensionOrder="XYCZT" Type="uint8" SizeX="{image.width_px}" '

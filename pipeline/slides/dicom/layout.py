@@ -12,8 +12,8 @@ from pipeline.slides.dicom.headers.matrix import Matrix, num_frames
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted
 
-_MAX_PLACES = 2**24
-"""Tiles of all focal planes."""
+_MAX_ABSENT = 64
+"""Tiles of a stack for each frame: at least some of each plane was scanned."""
 
 
 def position_frames(headers: list[Header], matrix: Matrix) -> dict[float, NDArray[np.int64]]:
@@ -34,9 +34,11 @@ def position_frames(headers: list[Header], matrix: Matrix) -> dict[float, NDArra
     tiles = matrix.rows * matrix.columns
     first = headers[0]
     organization = text(first.dataset, "DimensionOrganizationType") or "absent"
+    if any((text(part.dataset, "DimensionOrganizationType") or "absent") != organization for part in headers[1:]):
+        raise _wrong(first, "differs from another part of the same level in its Dimension Organization Type")
     has_positions = any(column is not None for header in headers for column in header.frames.columns_px)
     if organization == "TILED_FULL" or (total == tiles == 1 and not has_positions):
-        heights_um = planes_of_full(first)
+        heights_um = planes_of_full(headers, tiles)
         if total != tiles * len(heights_um):
             planes = f" at {len(heights_um)} focal planes" if len(heights_um) > 1 else ""
             needed = counted(tiles * len(heights_um), "frame")
@@ -73,8 +75,9 @@ def _by_position(headers: list[Header], matrix: Matrix) -> dict[float, NDArray[n
             f"{matrix.tile_w_px}×{matrix.tile_h_px} px; overlapping frames are not supported",
         )
     heights_um, plane = np.unique(stated_heights_um(headers), return_inverse=True)
-    if len(heights_um) * matrix.rows * matrix.columns > _MAX_PLACES:
-        raise _wrong(first, f"claims {len(heights_um)} focal planes of {matrix.columns}×{matrix.rows} tiles")
+    if len(heights_um) > 1 and len(heights_um) * matrix.rows * matrix.columns > _MAX_ABSENT * total:
+        claim = f"{len(heights_um)} focal planes of {matrix.columns}×{matrix.rows} tiles"
+        raise _wrong(first, f"claims {claim} in {counted(total, 'frame')}: next to nothing is there")
     numbers = np.full((len(heights_um), matrix.rows, matrix.columns), -1, np.int64)
     numbers[plane, y_px // matrix.tile_h_px, x_px // matrix.tile_w_px] = np.arange(total)
     if (numbers >= 0).sum() != total:

@@ -21,7 +21,7 @@ from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objec
 from pipeline.slides.dicom.pixels import DicomLevel
 from pipeline.slides.dicom.plane import check_same_plane
 from pipeline.slides.dicom.series import chosen_files, in_levels
-from pipeline.slides.dicom.stacks import stacked
+from pipeline.slides.dicom.stacks import shown, stacked, with_all_planes
 from pipeline.slides.dicom.validate import check_one_slide, check_pyramid
 from pipeline.units import default_plane
 from training.foundation.errors import DecompressionBombError, UnreadableError
@@ -49,13 +49,14 @@ class DicomSlide:
         with refusing_damage(path), ExitStack() as on_error:
             levels, self._associated = self._sorted_by_kind()
             instances = [self._open_level(parts, on_error, warnings) for parts in levels]
-            self._stack = stacked(instances, self._name, warnings)
-            self._heights_um = tuple(self._stack[0])
-            self._levels = self._at_plane(default_plane(self._heights_um))
-            check_pyramid([(level.matrix, mpp_of(level.header).mpp_xy) for level in self._levels], self._name)
+            stack = stacked(instances, self._name)
+            check_pyramid([(level.matrix, mpp_of(level.header).mpp_xy) for level in map(shown, stack)], self._name)
             others = [header for parts in self._associated.values() for header in parts]
             check_one_slide([header for parts in levels for header in parts], others, self._name)
-            check_same_plane([level.header for level in self._levels], self._name)
+            check_same_plane([level.header for by_height in stack for level in by_height.values()], self._name)
+            self._stack = with_all_planes(stack, warnings)
+            self._heights_um = tuple(self._stack[0])
+            self._levels = self._at_plane(default_plane(self._heights_um))
             self._check_content()
             label_statement = label_in_image(header for parts in levels for header in parts)
             finest = self._levels[0].header
@@ -110,8 +111,9 @@ class DicomSlide:
         return level
 
     def _check_content(self) -> None:
-        """Refuse levels that show something else than the next finer one. Raises UnreadableError."""
-        for finer, level in pairwise(self._levels):
+        """Refuse levels that show something else than the next finer one, at any plane. Raises UnreadableError."""
+        planes = map(self._at_plane, range(len(self._heights_um)))
+        for finer, level in (pair for levels in planes for pair in pairwise(levels)):
             if level.is_another_image(finer):
                 raise UnreadableError(
                     f"{self._name}: its images of {finer.matrix.width_px}×{finer.matrix.height_px} and "

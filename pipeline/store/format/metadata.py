@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -16,7 +15,7 @@ from pipeline.files import write_text_atomic
 from pipeline.places.byte_source import read_json_at
 from pipeline.places.object_path import StorePath
 from pipeline.store.format.layout import CONTRACT_VERSION
-from pipeline.units import MAX_MPP, MAX_PLANES, MIN_MPP, default_plane, mean_distance
+from pipeline.units import MAX_MPP, MAX_PLANES, MIN_MPP, default_plane, mean_distance, why_no_stack
 from training.foundation.reading import MAX_JSON_BYTES
 from training.foundation.words.findings import message_of
 from training.foundation.words.names import NAME_PATTERN
@@ -134,8 +133,8 @@ class SlideAttributes(_Strict):
     @field_validator("planes_um")
     @classmethod
     def planes_rise(cls, planes_um: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if planes_um and not all(low < high for low, high in pairwise(planes_um)):
-            raise ValueError(f"{planes_um!r:.80} do not rise")
+        if planes_um and (why := why_no_stack(planes_um)):
+            raise ValueError(why)
         return planes_um
 
     @field_validator("ingest")
@@ -298,7 +297,9 @@ def image_attributes(
         }
         for label, color in (("R", "FF0000"), ("G", "00FF00"), ("B", "0000FF"))
     ]
-    return {
+    # Also in a file that has a checksum, which the root has not.
+    own = {"gemslide": {"planes_um": list(planes_um)}} if planes_um else {}
+    return own | {
         "ome": {
             "version": "0.5",
             "multiscales": [image],

@@ -110,9 +110,11 @@ def read_header(path: Path) -> Header:
         reader = _Elements(raw, stream, is_implicit=syntax.is_implicit_VR, is_little=syntax.is_little_endian)
         frames = FramePositions()
         if reader.peek_tag() == _PER_FRAME_GROUPS:
-            # Frames of TILED_FULL are in order; only the first one's groups can hold anything else of interest.
+            # Frames of TILED_FULL are in order; only the first one's groups can hold anything else of interest, except
+            # where there are several focal planes.
             is_full = text(ds, "DimensionOrganizationType") == "TILED_FULL"
-            reader.read_positions(frames, integer(ds, "NumberOfFrames") or 1, only_first=is_full)
+            only_first = is_full and integer(ds, "TotalPixelMatrixFocalPlanes") <= 1
+            reader.read_positions(frames, integer(ds, "NumberOfFrames") or 1, only_first=only_first)
         reader.add_rest(ds)
         tag, length = reader.next_element()
         if tag != _PIXEL_DATA:

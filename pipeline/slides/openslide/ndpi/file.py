@@ -24,7 +24,7 @@ from pipeline.slides.openslide.ndpi.whole import NdpiLevel
 from pipeline.slides.tiff.library import TiffStructure, size_of
 from pipeline.slides.tiff.prescan import MCU_STARTS
 from pipeline.slides.tiff.validate import has_plain_sizes
-from pipeline.units import MAX_PLANES
+from pipeline.units import why_no_stack
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted, first_of
 
@@ -38,6 +38,10 @@ _JPEG = 7
 _LEAST_TILE_PX, _LARGEST_TILE_PX = 512, 1024
 _MAX_HEADER_BYTES = 2**16
 _MAX_LAST_BYTES = 2**24
+_MAX_JPEG_PX = 65_500
+"""Along a side; what larger levels have in its place is not used."""
+_PLACE = (282, 283, 65422, 65423)
+"""Tags of resolution, and of the image's centre on the glass."""
 _END = re.compile(rb"\xff\xd9")
 _MAX_NAMED = 9
 
@@ -62,6 +66,7 @@ class NdpiFile:
         self._is_named = path.suffix.lower() == SUFFIX
         self._descriptor = os.open(path, os.O_RDONLY)
         try:
+            self._places: dict[tuple[int, SizeWh], tuple[object, ...]] = {}
             with TiffStructure(path) as tiff:
                 self._planes = self._read_planes(tiff)
             self.heights_nm = tuple(sorted(self._planes))
@@ -88,29 +93,33 @@ class NdpiFile:
             UnreadableError: the first level cannot be read at each plane.
         """
         found = {size: [self._planes[height].get(size) for height in self.heights_nm] for size in sizes_wh_px}
-        alike = {size: levels for size, levels in found.items() if not _why_no_stack(levels)}
+        why = {size: _why_unlike(levels) or self._why_elsewhere(size) for size, levels in found.items()}
+        alike = {size: levels for size, levels in found.items() if not why[size]}
         largest = max(sizes_wh_px)
         if largest not in alike:
             raise UnreadableError(
                 f"{self._name}: its {len(self.heights_nm)} focal planes cannot be read: "
-                f"{_why_no_stack(found[largest])}. OpenSlide shows only one of them. Export one with the scanner's own "
+                f"{why[largest]}. OpenSlide shows only one of them. Export one with the scanner's own "
                 "program, and convert that."
             )
         return {size: tuple(one for one in levels if is_encoded(one)) for size, levels in alike.items()}
+
+    def _why_elsewhere(self, size: SizeWh) -> str:
+        places = {self._places.get((height, size)) for height in self.heights_nm}
+        return "they differ in their resolution or place on the glass" if len(places) > 1 else ""
 
     def _read_planes(self, tiff: TiffStructure) -> dict[int, Levels]:
         """Levels by height in nanometres, then by width and height in pixels."""
         planes: dict[int, Levels] = {}
         for page in reversed(tiff.pages()):
             if _is_level(tiff, page):
-                levels = planes.setdefault(height_nm(tiff, page), {})
-                levels[size_of(page)] = self._encoded(tiff, page, size_of(page))
-        if len(planes) > MAX_PLANES or 0 not in planes:
-            raise UnreadableError(
-                f"{self._name}: has {counted(len(planes), 'focal plane')} (at {first_of(sorted(planes), _MAX_NAMED)} "
-                f"nm); at most {MAX_PLANES} are read, and OpenSlide needs one at 0. Export one with the scanner's own "
-                "program."
-            )
+                height, size = height_nm(tiff, page), size_of(page)
+                planes.setdefault(height, {})[size] = self._encoded(tiff, page, size)
+                self._places[height, size] = tuple(tiff.tag(code, page) for code in _PLACE)
+        why = why_no_stack([nm / 1000 for nm in sorted(planes)])
+        if why or 0 not in planes:
+            heights = f"focal planes at {first_of(sorted(planes), _MAX_NAMED)} nm, and OpenSlide needs one at 0"
+            raise UnreadableError(f"{self._name}: has {why or heights}. Export one with the scanner's own program.")
         return planes
 
     def _encoded(
@@ -129,6 +138,7 @@ class NdpiFile:
         start, end = _strip(tiff, page)
         starts = self._starts(tiff, page, start, end)
         header = read_interval_header(read_at(self._descriptor, int(starts[0]) - start, start, self._name))
+        _check_size(header, size_wh_px)
         grid = _grid(header, size_wh_px, len(starts))
         ends = np.append(starts[1:], self._end_of_image(int(starts[-1]), end))
         intervals = Intervals(
@@ -188,7 +198,7 @@ def is_encoded(level: EncodedLevel | NotCopied | None) -> TypeGuard[EncodedLevel
     return level is not None and not isinstance(level, NotCopied)
 
 
-def _why_no_stack(levels: Sequence[EncodedLevel | NotCopied | None]) -> str:
+def _why_unlike(levels: Sequence[EncodedLevel | NotCopied | None]) -> str:
     """Why a level's planes are not read; "" if they are."""
     for level in levels:
         if not is_encoded(level):
@@ -209,6 +219,13 @@ def _strip(tiff: TiffStructure, page: tifffile.TiffPage) -> tuple[int, int]:
     if not all(isinstance(value, int) and value > 0 for value in offsets):
         raise _NotCut("it is not stored in one strip")
     return offsets[0], offsets[0] + offsets[1]
+
+
+def _check_size(header: IntervalHeader, size_wh_px: tuple[int, int]) -> None:
+    """Compare the sizes that page and JPEG state; a JPEG cannot state those of the largest levels."""
+    stated = header.header.width_px, header.header.height_px
+    if max(size_wh_px) <= _MAX_JPEG_PX and stated != size_wh_px:
+        raise _NotCut("its JPEG is of {}×{} px, its page of {}×{} px".format(*stated, *size_wh_px))
 
 
 def _grid(header: IntervalHeader, size_wh_px: tuple[int, int], num_listed: int) -> tuple[int, int]:
