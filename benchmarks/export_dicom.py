@@ -27,7 +27,7 @@ from wsidicom import WsiDicom
 
 from benchmarks import others
 from benchmarks.ingest import ingest_seconds, made, settle, store_of, verb_seconds
-from benchmarks.machine import circumstances
+from benchmarks.machine import circumstances, compile_bytecode
 from pipeline.box import Box
 from pipeline.slides.common.slide import NotCopied
 from pipeline.slides.registry import open_slide
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
+    compile_bytecode()
     slide = made(given.folder, "ycbcr", given.side_px)
     ingest_seconds(slide, given.folder / "ingested")
     store, out = store_of(given.folder, slide), given.folder / "exported"

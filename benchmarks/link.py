@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ingest import ingest_seconds, made, settle, store_of, verb_seconds
-from benchmarks.machine import circumstances
+from benchmarks.machine import circumstances, compile_bytecode
 from pipeline.project import Project
 from pipeline.settings.site import SLIDES_VARIABLE
 from pipeline.store.format.metadata import read_json
@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
+    compile_bytecode()
     for index, side_px in enumerate(given.side_px):
         slide = made(given.folder, "ycbcr", side_px)
         project = Project(given.folder / "linked")

@@ -1,4 +1,4 @@
-"""Encapsulated frames of one DICOM file, written as they come: nothing but one row of them is in memory.
+"""Encapsulated frames of one DICOM file, written as they come: few of them are in memory.
 
 DICOM PS3.5, A.4: an empty basic offset table, then an item per frame, padded to an even length. Where the items begin,
 and how long they are, is in the extended offset table (PS3.3, C.7.6.3.1.8), which comes before them in the file; it is
@@ -15,19 +15,19 @@ from typing import BinaryIO
 from pydicom import dcmwrite
 from pydicom.dataset import Dataset
 
+from pipeline.export.dicom.behind import WrittenBehind
+
 _ITEM, _END_OF_SEQUENCE = b"\xfe\xff\x00\xe0", b"\xfe\xff\xdd\xe0\0\0\0\0"
 _PIXEL_DATA = b"\xe0\x7f\x10\x00OB\0\0\xff\xff\xff\xff"
 _ELEMENT_HEADER_BYTES, _ITEM_HEADER_BYTES, _OFFSET_BYTES = 12, 8, 8
-_WRITE_BYTES = 64 * 2**10
-"""As for shards: larger pieces are slower (`store/format/shard.py`)."""
 
 
-def write_file(stream: BinaryIO, dataset: Dataset, rows_of_frames: Iterable[list[bytes]]) -> None:
+def write_file(stream: BinaryIO, dataset: Dataset, some_frames: Iterable[list[bytes]]) -> None:
     """Write a dataset and its frames.
 
     Args:
         dataset: with `file_meta` and NumberOfFrames, without pixel data.
-        rows_of_frames: encoded streams, in order; as many as NumberOfFrames in all.
+        some_frames: encoded streams, in order; as many as NumberOfFrames in all.
     """
     num_frames = int(dataset.NumberOfFrames)
     dataset.ExtendedOffsetTable = dataset.ExtendedOffsetTableLengths = bytes(_OFFSET_BYTES * num_frames)
@@ -35,7 +35,7 @@ def write_file(stream: BinaryIO, dataset: Dataset, rows_of_frames: Iterable[list
     # These two elements are the last in the file so far.
     tables_at = stream.tell() - 2 * (_ELEMENT_HEADER_BYTES + _OFFSET_BYTES * num_frames)
     stream.write(_PIXEL_DATA + _ITEM + bytes(4))
-    lengths = _write_items(stream, rows_of_frames)
+    lengths = _write_items(stream, some_frames)
     assert len(lengths) == num_frames
     stream.write(_END_OF_SEQUENCE)
     end = stream.tell()
@@ -49,19 +49,13 @@ def write_file(stream: BinaryIO, dataset: Dataset, rows_of_frames: Iterable[list
     stream.seek(end)
 
 
-def _write_items(stream: BinaryIO, rows_of_frames: Iterable[list[bytes]]) -> array[int]:
+def _write_items(stream: BinaryIO, some_frames: Iterable[list[bytes]]) -> array[int]:
     """Write the frames. Returns their lengths, with padding."""
-    lengths, num_waiting = array("Q"), 0
-    waiting: list[bytes] = []
-    for frames in rows_of_frames:
-        for frame in frames:
-            padding = b"\0" * (len(frame) % 2)
-            length = len(frame) + len(padding)
-            waiting += (_ITEM, length.to_bytes(4, "little"), frame, padding)
-            lengths.append(length)
-            num_waiting += length
-            if num_waiting >= _WRITE_BYTES:
-                stream.write(b"".join(waiting))
-                waiting, num_waiting = [], 0
-    stream.write(b"".join(waiting))
+    lengths = array("Q")
+    with WrittenBehind(stream) as file:
+        for frames in some_frames:
+            for frame in frames:
+                padding = b"\0" * (len(frame) % 2)
+                lengths.append(len(frame) + len(padding))
+                file.append((_ITEM, lengths[-1].to_bytes(4, "little"), frame, padding))
     return lengths
