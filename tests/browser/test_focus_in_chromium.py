@@ -42,10 +42,11 @@ def open_stack(page: Page, url: str, more: str = "") -> None:
     wait_for(page, f"{HOOK} && {HOOK}.isReadAhead()")
 
 
-def is_plane(page: Page, shown: dict[float, np.ndarray], plane: int) -> bool:
-    expected = shown[HEIGHTS_UM[plane]][AT[1], AT[0]].astype(int)
-    colour = page.evaluate(f"{HOOK}.slideColour({AT[0]}, {AT[1]})")
-    return bool(np.abs(np.array(colour[:3]) - expected).max() <= 2)
+def wait_for_pixels(page: Page, shown: dict[float, np.ndarray], plane: int) -> None:
+    """Wait until a plane's own pixel is painted, a frame after the plane was put on the screen."""
+    red, green, blue = shown[HEIGHTS_UM[plane]][AT[1], AT[0]].tolist()
+    unlike = f"Math.max(Math.abs(c[0] - {red}), Math.abs(c[1] - {green}), Math.abs(c[2] - {blue}))"
+    wait_for(page, f"((c) => {unlike} <= 2)({HOOK}.slideColour({AT[0]}, {AT[1]}))", seconds=10)
 
 
 def wait_for_plane(page: Page, plane: int) -> None:
@@ -60,7 +61,7 @@ def test_each_plane_is_shown_and_its_neighbours_are_there_before(page: Page, app
     wait_for(page, f"{HOOK}.neighboursReady()")
 
     assert page.evaluate(f"{HOOK}.focalPlane()") == FIRST
-    assert is_plane(page, shown, FIRST)
+    wait_for_pixels(page, shown, FIRST)
     up, down = "PageUp", "PageDown"
     for key, plane in ((down, 1), (up, 2), (up, 3), (down, 2), (down, 1), (down, 0)):
         wait_for(page, f"{HOOK}.neighboursReady()")
@@ -69,7 +70,7 @@ def test_each_plane_is_shown_and_its_neighbours_are_there_before(page: Page, app
         wait_for(page, f"{HOOK}.focalPlane() === {plane}")
         fetched = [link for link in requests[before:] if f"/z{plane}/" in link]
         assert not fetched, "the neighbour was not loaded before"
-        assert is_plane(page, shown, plane)
+        wait_for_pixels(page, shown, plane)
     page.keyboard.press("PageDown")  # there is none below
     assert page.evaluate(f"{HOOK}.focalPlane()") == 0
 
@@ -83,19 +84,19 @@ def test_the_slider_names_the_height_and_the_link_keeps_it(page: Page, app) -> N
     slider.fill("0")
     wait_for_plane(page, 0)
     assert page.get_by_text("−3 µm").is_visible()
-    assert is_plane(page, shown, 0)
+    wait_for_pixels(page, shown, 0)
     wait_for(page, "new URL(location.href).searchParams.get('focus') === '-3'")
     page.screenshot(path=ARTIFACTS / "focus.png")
     page.reload()
     wait_for(page, f"{HOOK} && {HOOK}.focalPlane() === 0 && {HOOK}.isReadAhead()")
-    assert is_plane(page, shown, 0)
+    wait_for_pixels(page, shown, 0)
 
 
 def test_a_link_to_a_plane_that_does_not_exist_shows_the_one_at_0(page: Page, app) -> None:
     url, shown = app
     open_stack(page, url, "&focus=7")
     wait_for_plane(page, FIRST)
-    assert is_plane(page, shown, FIRST)
+    wait_for_pixels(page, shown, FIRST)
 
 
 def test_planes_keep_the_place_when_the_view_has_moved(page: Page, app) -> None:
