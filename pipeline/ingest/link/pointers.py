@@ -56,10 +56,13 @@ class Pointing:
     def write_list(self, store: Path) -> None:
         """Write the list of the shards' hashes, once all shards are written, and make sure that these are on disk.
 
-        Flushed together, hundreds of small files take less time than one by one.
+        Flushed together, hundreds of small files take less time than one by one. Those of a store
+        that is to be viewed at once are not: one that a power cut damages is refused by its hash, and `gemslide verify`
+        writes it anew.
         """
-        with ThreadPoolExecutor(_FLUSHED_AT_ONCE) as pool:
-            list(pool.map(_flush, self._written))
+        if self.is_verified:
+            with ThreadPoolExecutor(_FLUSHED_AT_ONCE) as pool:
+                list(pool.map(_flush, self._written))
         write_text_atomic(store / POINTERS, json.dumps(dict(sorted(self.shards.items())), indent=1))
 
     def about(self, levels: Mapping[int, TilePlaces]) -> Link:

@@ -58,20 +58,27 @@ _MIN_LIKENESS = 0.5
 
 
 _FEW: ContextVar[bool] = ContextVar("few places are compared", default=False)
-_NUM_FEW = 3
+_NUM_FEW, _FEW_FINE_PX = 3, 512
+"""Areas, and how much one spans in the larger image."""
 
 
 @contextmanager
 def few_places() -> Iterator[None]:
-    """Within the block, images are compared at three places: that tells a label from a level, in a tenth of the time.
+    """Within the block, images are compared at three places: that tells a label from a level, in much less time.
 
-    For a slide that is opened again, and compared thoroughly, before anything relies on it.
+    Other checks of many tiles may be as brief (`are_few_compared`). For a slide that is opened again, and compared
+    thoroughly, before anything relies on it.
     """
     token = _FEW.set(True)
     try:
         yield
     finally:
         _FEW.reset(token)
+
+
+def are_few_compared() -> bool:
+    """Whether this is within `few_places`."""
+    return _FEW.get()
 
 
 def shows_another_image(
@@ -92,7 +99,8 @@ def shows_another_image(
     scale_xy = fine_wh_px[0] / coarse_wh_px[0], fine_wh_px[1] / coarse_wh_px[1]
     if max(scale_xy) > _MAX_DOWNSAMPLE:
         return True
-    side_px = max(_MIN_SIDE_PX, min(_SIDE_PX, int(_MAX_FINE_PX / max(scale_xy))))
+    fine_px = _FEW_FINE_PX if _FEW.get() else _MAX_FINE_PX
+    side_px = max(_MIN_SIDE_PX, min(_SIDE_PX, int(fine_px / max(scale_xy))))
     areas = list(dict.fromkeys(area for place in places for area in _areas(place, side_px, coarse_wh_px)))
     if _FEW.get():
         areas = areas[:: max(1, len(areas) // _NUM_FEW)]

@@ -127,18 +127,22 @@ def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks)
         return [image]
     levels = level_pages(tiff, image)
     in_strips = [page for page in image.reduced if not page.is_tiled and page_kind(tiff, page) is None]
-    others = [page for page in in_strips if not _is_copy(page, image.page, checks)]
-    finer = levels[0]
+    alike = [levels[0]]
+    unlike_levels: list[tifffile.TiffPage] = []
     for page in levels[1:]:
-        if checks.is_another_image(page, finer):
-            others.append(page)
-        else:
-            finer = page
+        (unlike_levels if checks.is_another_image(page, alike[-1]) else alike).append(page)
+    others = [page for page in in_strips if not _is_copy(page, _next_finer(page, alike), checks)] + unlike_levels
     if not others:
         return [image]
     reduced = tuple(page for page in image.reduced if page not in others)
     unlike = tuple(page for page in others if page.is_tiled)
     return [replace(image, reduced=reduced, unlike=unlike), *_images_apart(tiff, others)]
+
+
+def _next_finer(page: tifffile.TiffPage, levels: Sequence[tifffile.TiffPage]) -> tifffile.TiffPage:
+    """The smallest level, finest first, that is larger than a page; the finest if none is."""
+    larger = [level for level in levels if level.imagewidth > page.imagewidth]
+    return larger[-1] if larger else levels[0]
 
 
 def _images_apart(tiff: TiffStructure, pages: Sequence[tifffile.TiffPage]) -> Iterator[TiffImage]:
