@@ -30,6 +30,10 @@ from training.foundation.errors import BadRecipeError
 
 PASS_THROUGH, LINKED = "pass-through", "linked"
 """Routes of levels whose tiles are copied, and of those that are pointed at."""
+_FEW_SHARDS = 100
+"""Of a level. A slide of 11 GB has 1,089 at level 0, and creating so many files takes half a second."""
+_MAX_POINTERS_ALONG = 128
+"""A shard's side in pointers; all of them, 400 KB, are read and hashed for the first one that is needed."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,26 @@ def as_links(planes: list[list[LevelPlan]], slide_id: str) -> list[list[LevelPla
         raise BadRecipeError(f"slide {slide_id}: cannot be linked: {finest.reason}. Ingest it without `--link`.")
     linked = [finest, *coarser]
     return [[plan if isinstance(link, NotCopied) else link for plan, link in zip(plans, linked, strict=True)]]
+
+
+def in_fewer_shards(planes: list[list[LevelPlan]]) -> list[list[LevelPlan]]:
+    """The plans, with the pointers of large levels in fewer and larger files, for a store that is to appear soon.
+
+    Not those of a level from which others are built: that is done a shard at a time, in memory.
+    """
+    return [
+        [
+            plan if plan.places is None or is_parent else replace(plan, spec=_in_fewer_shards(plan.spec))
+            for plan, is_parent in zip(plans, [*(plan.is_built for plan in plans[1:]), False], strict=True)
+        ]
+        for plans in planes
+    ]
+
+
+def _in_fewer_shards(spec: ArraySpec) -> ArraySpec:
+    while spec.shard_rows * spec.shard_columns > _FEW_SHARDS and spec.shard_chunks <= _MAX_POINTERS_ALONG // 2:
+        spec = replace(spec, shard_chunks=2 * spec.shard_chunks)
+    return spec
 
 
 def _as_link(plan: LevelPlan) -> LevelPlan | NotCopied:

@@ -17,7 +17,7 @@ from pipeline.ingest.damage.scan import scan_for_damage
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.link.pointers import Pointing
 from pipeline.ingest.mpp import Mpp
-from pipeline.ingest.routes import StorePlan, as_links, plan_levels
+from pipeline.ingest.routes import StorePlan, as_links, in_fewer_shards, plan_levels
 from pipeline.ingest.store_writer import StoreWriter
 from pipeline.settings.config import IngestConfig
 from pipeline.slides.common.slide import Slide, planes_of
@@ -76,7 +76,8 @@ def write_first_appearance(
     Raises:
         BadRecipeError: the slide cannot be linked. CorruptTileError: it is cut short.
     """
-    plan = StorePlan(as_links(plan_levels(slide, None, config), slide_id), pointing=pointing)
+    plans = in_fewer_shards(as_links(plan_levels(slide, None, config), slide_id))
+    plan = StorePlan(plans, pointing=pointing)
     StoreWriter(folder, slide, plan, config, mpp, advance).write(slide_id, lambda: source_of(slide))
 
 

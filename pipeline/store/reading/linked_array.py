@@ -21,7 +21,7 @@ from pipeline.store.links.source import OpenLink
 from pipeline.store.reading.array_reader import MAX_READ_BYTES, ArrayReader, Identity
 
 MAX_OPEN_RECORDS = 256
-"""Shards in the whole process; each takes about 100 KB."""
+"""Shards in the whole process; each takes about 100 KB, before its store is verified up to 400 KB."""
 
 
 @lru_cache(maxsize=MAX_OPEN_RECORDS)
