@@ -58,13 +58,13 @@ _MIN_LIKENESS = 0.5
 
 
 _FEW: ContextVar[bool] = ContextVar("few places are compared", default=False)
-_NUM_FEW, _FEW_FINE_PX = 3, 512
-"""Areas, and how much one spans in the larger image."""
+_NUM_FEW = 3
+"""Areas, if few are compared; up to five, as they are taken at equal distances."""
 
 
 @contextmanager
 def few_places() -> Iterator[None]:
-    """Within the block, images are compared at three places: that tells a label from a level, in much less time.
+    """Within the block, images are compared at a few places, in a tenth of the time: enough to notice most labels.
 
     Other checks of many tiles may be as brief (`are_few_compared`). For a slide that is opened again, and compared
     thoroughly, before anything relies on it.
@@ -87,9 +87,9 @@ def shows_another_image(
     fine: ReadRegion,
     fine_wh_px: tuple[int, int],
     places: Iterable[Box],
-) -> bool:
+) -> bool | None:
     """Whether the two differ, in structure or colours, at most of the places where either shows something, or cannot be
-    compared for their sizes.
+    compared for their sizes. None if no place tells.
 
     Areas that cannot be decoded are skipped, and so are areas that are empty in both.
 
@@ -99,14 +99,15 @@ def shows_another_image(
     scale_xy = fine_wh_px[0] / coarse_wh_px[0], fine_wh_px[1] / coarse_wh_px[1]
     if max(scale_xy) > _MAX_DOWNSAMPLE:
         return True
-    fine_px = _FEW_FINE_PX if _FEW.get() else _MAX_FINE_PX
-    side_px = max(_MIN_SIDE_PX, min(_SIDE_PX, int(fine_px / max(scale_xy))))
+    side_px = max(_MIN_SIDE_PX, min(_SIDE_PX, int(_MAX_FINE_PX / max(scale_xy))))
     areas = list(dict.fromkeys(area for place in places for area in _areas(place, side_px, coarse_wh_px)))
     if _FEW.get():
         areas = areas[:: max(1, len(areas) // _NUM_FEW)]
     parts = [part for area in areas for part in _compared_parts(coarse, fine, area, scale_xy, side_px)]
     known = [value for part in parts if (value := _likeness(*part)) is not None]
-    return bool(known) and (float(np.median(known)) < _MIN_LIKENESS or _differ_in_colour(parts))
+    if not known:
+        return None
+    return float(np.median(known)) < _MIN_LIKENESS or _differ_in_colour(parts)
 
 
 def places_of_grid(width_px: int, height_px: int, across: int = 2) -> list[Box]:

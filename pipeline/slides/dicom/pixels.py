@@ -173,7 +173,7 @@ class DicomLevel:
         size_wh, finer_wh = self._size_wh_px, finer._size_wh_px
         scale_xy = size_wh[0] / finer_wh[0], size_wh[1] / finer_wh[1]
         places = [*self._detailed_places((1, 1)), *finer._detailed_places(scale_xy), *places_of_grid(*size_wh)]
-        return shows_another_image(self._stored, size_wh, finer._stored, finer_wh, places)
+        return bool(shows_another_image(self._stored, size_wh, finer._stored, finer_wh, places))
 
     @property
     def _size_wh_px(self) -> tuple[int, int]:

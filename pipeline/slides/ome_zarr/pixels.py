@@ -43,7 +43,7 @@ class OmeZarrLevel:
         """Whether it shows something other than a finer level, and so is not a level of the same slide."""
         sizes_wh = [(level.width_px, level.height_px) for level in (self, finer)]
         places = places_of_grid(*sizes_wh[0])
-        return shows_another_image(self.read_region, sizes_wh[0], finer.read_region, sizes_wh[1], places)
+        return bool(shows_another_image(self.read_region, sizes_wh[0], finer.read_region, sizes_wh[1], places))
 
     def absent_tiles(self) -> AbsentTiles:
         """Tiles of which a chunk is not stored: they show the fill value, which means background if it is white."""

@@ -32,8 +32,8 @@ class PageChecks:
 
     check: Callable[[tifffile.TiffPage], None]
     """Raises if anything is wrong with a page that will be level 0."""
-    is_another_image: Callable[[tifffile.TiffPage, tifffile.TiffPage], bool]
-    """Whether a page shows something other than a finer one of its proportions."""
+    is_another_image: Callable[[tifffile.TiffPage, tifffile.TiffPage], bool | None]
+    """Whether a page shows something other than a finer one of its proportions; None if nothing in them tells."""
 
 
 def choose_image(
@@ -131,7 +131,7 @@ def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks)
     unlike_levels: list[tifffile.TiffPage] = []
     for page in levels[1:]:
         (unlike_levels if checks.is_another_image(page, alike[-1]) else alike).append(page)
-    others = [page for page in in_strips if not _is_copy(page, _next_finer(page, alike), checks)] + unlike_levels
+    others = [page for page in in_strips if not _is_copy_of_any(page, alike, checks)] + unlike_levels
     if not others:
         return [image]
     reduced = tuple(page for page in image.reduced if page not in others)
@@ -139,10 +139,16 @@ def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks)
     return [replace(image, reduced=reduced, unlike=unlike), *_images_apart(tiff, others)]
 
 
-def _next_finer(page: tifffile.TiffPage, levels: Sequence[tifffile.TiffPage]) -> tifffile.TiffPage:
-    """The smallest level, finest first, that is larger than a page; the finest if none is."""
-    larger = [level for level in levels if level.imagewidth > page.imagewidth]
-    return larger[-1] if larger else levels[0]
+def _is_copy_of_any(page: tifffile.TiffPage, levels: Sequence[tifffile.TiffPage], checks: PageChecks) -> bool:
+    """Whether a page shows the same as the next finer level, which takes less time to compare, or as the finest.
+
+    Args:
+        levels: finest first.
+    """
+    larger = [level for level in levels[1:] if level.imagewidth > page.imagewidth]
+    if larger and _is_alike(page, larger[-1], checks, if_nothing_tells=False):
+        return True
+    return _is_copy(page, levels[0], checks)
 
 
 def _images_apart(tiff: TiffStructure, pages: Sequence[tifffile.TiffPage]) -> Iterator[TiffImage]:
@@ -158,12 +164,15 @@ def _is_copy(page: tifffile.TiffPage, finer: tifffile.TiffPage, checks: PageChec
     return _is_alike(page, finer, checks) is not False
 
 
-def _is_alike(page: tifffile.TiffPage, finer: tifffile.TiffPage, checks: PageChecks) -> bool | None:
+def _is_alike(
+    page: tifffile.TiffPage, finer: tifffile.TiffPage, checks: PageChecks, *, if_nothing_tells: bool = True
+) -> bool | None:
     """Whether a page shows the same as a finer one; None if either cannot be read."""
     try:
         checks.check(page)
         checks.check(finer)
-        return not checks.is_another_image(page, finer)
+        is_another = checks.is_another_image(page, finer)
+        return if_nothing_tells if is_another is None else not is_another
     except (GemslideError, DamagedFileError):
         return None
 

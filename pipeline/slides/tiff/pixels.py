@@ -60,18 +60,22 @@ class TiffLevel:
         """Colour space of the JPEG tiles as the file states it."""
         return self._decoder.colours
 
-    def is_another_image(self, finer: TiffLevel) -> bool:
-        """Whether this page shows something other than a finer level, and so is not a level of the same slide."""
+    def is_another_image(self, finer: TiffLevel) -> bool | None:
+        """Whether this page shows something other than a finer level, and so is not a level of the same slide.
+
+        None if nothing in them tells.
+        """
         size_wh, finer_wh = (self.width_px, self.height_px), (finer.width_px, finer.height_px)
         tile_wh = self.source.segment_wh_px if self.is_tiled else None
         own_places = self._detailed_places((1, 1))
-        return all(
+        at_each_size = [
             shows_another_image(
                 self._scanned, size_wh, finer._scanned, (width_px, height_px),
                 own_places + finer._detailed_places((size_wh[0] / width_px, size_wh[1] / height_px)),
             )
             for width_px, height_px in covered_sizes_wh(size_wh, finer_wh, tile_wh)
-        )  # fmt: skip
+        ]  # fmt: skip
+        return False if False in at_each_size else None if None in at_each_size else True
 
     def _scanned(self, box: Box) -> Pixels:
         """As `read_region`. Raises CorruptTileError: a tile is damaged, or was left out, so that it shows nothing."""

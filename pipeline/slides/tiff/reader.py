@@ -95,8 +95,8 @@ class TiffSlide:
         by_plane = [bool(level_source(self._tiff, page, self._name).planes) for page in pages]
         return [page for page, is_plane in zip(pages, by_plane, strict=True) if is_plane == by_plane[0]], images
 
-    def _are_unlike(self, page: tifffile.TiffPage, finer: tifffile.TiffPage) -> bool:
-        """Whether a page shows something other than a finer one; its colour warnings count once it is a level."""
+    def _are_unlike(self, page: tifffile.TiffPage, finer: tifffile.TiffPage) -> bool | None:
+        """As `TiffLevel.is_another_image`; a page's colour warnings count once it is a level."""
         level = self._level(page, SlideWarnings())
         level.refuse_planes_of_ycbcr()
         return level.is_another_image(self._level(finer, SlideWarnings()))

@@ -251,7 +251,7 @@ def _header(page: tifffile.TiffPage, raw: bytes) -> StreamHeader:
 def has_cut_tiles(source: LevelSource, segments: SegmentReader) -> bool:
     """Whether any JPEG or JPEG 2000 tile at the right or bottom edge is cut to the image.
 
-    All of them are checked, unless few places are compared: programs cut either all tiles or none.
+    All of them are checked, unless few places are compared.
     """
     rows, columns = source.grid
     last = rows * columns - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import tifffile
@@ -15,6 +17,7 @@ from pipeline.ingest.cohort_check import check_entries
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.settings.config import IngestConfig
+from pipeline.slides.common.level_content import few_places
 from pipeline.slides.common.series import Candidate, choose_series, recorded_series
 from pipeline.slides.common.side_images import kind_by_description, kind_by_name
 from pipeline.slides.registry import open_slide
@@ -138,6 +141,19 @@ def test_of_two_slides_in_one_tiff_neither_is_guessed_and_each_can_be_chosen(tmp
                 np.testing.assert_array_equal(region, wanted[::step, ::step])
     with pytest.raises(AmbiguousSeriesError, match=rf"no series '9'. It has 0 \(600×440.*; {second} \("):
         open_slide(path, series="9")
+
+
+@pytest.mark.parametrize("is_brief", [False, True], ids=["compared", "few places"])
+def test_a_level_without_data_vouches_for_no_other_image(tmp_path, is_brief):
+    slide = sample_image(2400, 1760)
+    pages = [page(slide, mpp=0.5), page(slide[::2, ::2].copy()), page(255 - sample_image(1000, 733, 5), layout=STRIPS)]
+    path = write_pages(tmp_path / "a.tif", *pages)
+    with tifffile.TiffFile(path, mode="r+b") as tiff:
+        counts = tiff.pages[1].tags["TileByteCounts"]
+        counts.overwrite([0] * len(counts.value))
+
+    with few_places() if is_brief else nullcontext(), pytest.raises(AmbiguousSeriesError, match="1000×733"):
+        open_slide(path)
 
 
 def test_a_second_slide_below_the_first_in_a_subifd_does_not_go_unnoticed(tmp_path):
