@@ -6,11 +6,13 @@ import os
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import BinaryIO
 
 _PIECE_BYTES = 2**20
 """Small enough to stay in the processor's cache, and large enough that the threads seldom wait for each other."""
-_PIECES_AT_ONCE = 8
+_MAX_WAITING_BYTES = 8 * 2**20
+"""Unless a single piece is longer."""
 _DISK_BYTES = 8 * 2**20
 _BUFFERS_AT_ONCE = 1000
 """Of one call; Linux takes 1,024."""
@@ -30,7 +32,7 @@ class WrittenBehind:
         self._stream = stream
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
-        self._pending: deque[Future[None]] = deque()
+        self._pending: deque[tuple[Future[None], int]] = deque()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="write")
 
     def __enter__(self) -> WrittenBehind:
@@ -52,13 +54,13 @@ class WrittenBehind:
                 return
             self._submit()
             while self._pending:
-                self._pending.popleft().result()
+                self._pending.popleft()[0].result()
         self._stream.seek(0, os.SEEK_END)
 
     def _submit(self) -> None:
-        if len(self._pending) == _PIECES_AT_ONCE:
-            self._pending.popleft().result()
-        self._pending.append(self._pool.submit(self._write, self._waiting))
+        while self._pending and sum(length for _, length in self._pending) > _MAX_WAITING_BYTES - self._waiting_bytes:
+            self._pending.popleft()[0].result()
+        self._pending.append((self._pool.submit(self._write, self._waiting), self._waiting_bytes))
         self._waiting, self._waiting_bytes = [], 0
 
     def _write(self, buffers: list[bytes]) -> None:
@@ -70,7 +72,13 @@ class WrittenBehind:
                 while written < len(rest):
                     written += os.write(self._descriptor, rest[written:])
             self._at += written
-        if self._at - self._on_its_way >= _DISK_BYTES and hasattr(os, "posix_fadvise"):
-            # Linux begins to bring to disk what it hears will not be read again; `fsync` then has little to wait for.
-            os.posix_fadvise(self._descriptor, self._on_its_way, self._at - self._on_its_way, os.POSIX_FADV_DONTNEED)
-            self._on_its_way = self._at
+        if self._at - self._on_its_way >= _DISK_BYTES:
+            self._start_disk()
+
+    def _start_disk(self) -> None:
+        """Linux begins to bring to disk what it hears will not be read again; `fsync` then has little to wait for."""
+        length = self._at - self._on_its_way
+        with suppress(OSError):  # it is only advice, and not every file system takes it
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(self._descriptor, self._on_its_way, length, os.POSIX_FADV_DONTNEED)
+        self._on_its_way = self._at

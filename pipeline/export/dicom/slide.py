@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -84,10 +85,10 @@ class DicomExport:
         """The store's chunks, those of a few shards at a time; white ones where it has none, which viewers would show
         as black.
         """
-        at_once = _SHARDS_AT_ONCE * level.array.spec.shard_chunks
-        for row in range(level.rows):
-            for first in range(0, level.columns, at_once):
-                chunks = level.array.chunks(row, range(first, min(first + at_once, level.columns)))
+        columns, at_once = range(level.columns), _SHARDS_AT_ONCE * level.array.spec.shard_chunks
+        for rows, chunks_of in level.array.fetched(range(level.rows), columns):
+            for row, first in itertools.product(rows, columns[::at_once]):
+                chunks = chunks_of(row, columns[first : first + at_once])
                 try:
                     for chunk in filter(None, chunks):
                         kinds.check(chunk)
@@ -95,7 +96,8 @@ class DicomExport:
                     self.advance.expect(row)  # these rows are written again
                     raise
                 yield [chunk or kinds.white for chunk in chunks]
-            self.advance(1)
+                if first + at_once >= level.columns:
+                    self.advance(1)
 
     def _encoded(self, level: LevelArray) -> Iterator[list[bytes]]:
         t = level.chunk_px

@@ -31,8 +31,26 @@ def test_buffers_of_all_sizes_are_appended_in_order(tmp_path: Path) -> None:
     assert path.read_bytes() == b"before" + b"".join(buffers) + b"after"
 
 
-def test_a_piece_that_is_written_in_parts_is_whole(tmp_path: Path) -> None:
-    """A file that may grow no further takes a part of a piece, as a full disk does; then comes the error."""
+def test_a_piece_that_is_written_in_parts_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, num_calls = os.write, 0
+
+    def write_a_part(descriptor: int, data: bytes) -> int:
+        nonlocal num_calls
+        num_calls += 1
+        return write(descriptor, data[: 300_000 + num_calls])
+
+    monkeypatch.setattr(os, "write", write_a_part)
+    monkeypatch.setattr(os, "writev", lambda descriptor, some: write_a_part(descriptor, b"".join(some)))
+    pieces = [[bytes([number]) * (3 * MIB // 4), bytes([number + 100]) * 5] for number in range(9)]
+    path = tmp_path / "frames"
+    with path.open("wb", buffering=0) as stream, WrittenBehind(stream) as file:
+        for piece in pieces:
+            file.append(piece)
+    assert path.read_bytes() == b"".join(b"".join(piece) for piece in pieces)
+    assert num_calls > len(pieces)
+
+
+def test_a_file_that_may_grow_no_further_is_an_error(tmp_path: Path) -> None:
     code = f"""
 import resource, signal, sys
 from pathlib import Path
