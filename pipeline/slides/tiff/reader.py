@@ -27,6 +27,7 @@ from pipeline.slides.tiff.metadata import icc_of, mpp_of, objective_power_of, sc
 from pipeline.slides.tiff.pages import PageChecks, associated_sources, choose_image, describe_stack, level_pages
 from pipeline.slides.tiff.pixels import TiffLevel, associated_pixels
 from pipeline.slides.tiff.planes import level_source
+from pipeline.slides.tiff.prescan import compressions
 from pipeline.slides.tiff.segments import SegmentReader
 from pipeline.slides.tiff.streams import EncodedTiffLevel
 from pipeline.slides.tiff.validate import COMPRESSION_APERIO_YCC, check_page, check_page_chain
@@ -41,12 +42,8 @@ def is_tiff(path: Path) -> bool:
 
 
 def has_unmarked_ycc(path: Path) -> bool:
-    """Whether tifffile would take the file's Y, Cb, Cr for R, G, B. A damaged file is for `TiffSlide` to report."""
-    try:
-        with TiffStructure(path) as tiff:
-            return any(page.compression == COMPRESSION_APERIO_YCC for page in tiff.pages())
-    except DamagedFileError:
-        return False
+    """Whether tifffile would take the file's Y, Cb, Cr for R, G, B. Raises UnreadableError: the disk fails."""
+    return COMPRESSION_APERIO_YCC in compressions(path)
 
 
 class TiffSlide:

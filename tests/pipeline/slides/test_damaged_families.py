@@ -16,7 +16,7 @@ import tifffile
 
 from pipeline.box import Box
 from pipeline.slides.registry import open_slide
-from pipeline.slides.tiff.prescan import prescan_tags
+from pipeline.slides.tiff.prescan import compressions, prescan_tags
 from tests.pipeline.make import sample_image
 from tests.pipeline.slides.test_families_to_store import ome, ome_zarr, philips
 from tests.pipeline.slides.test_vendor_slides import bif, mrxs, ndpi, scn
@@ -125,3 +125,16 @@ def test_a_tag_that_claims_gigabytes_is_not_shown_to_openslide(tmp_path, bigtiff
     assert not prescan_tags(path)
     with open_slide(path) as slide:
         np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 100, 80)), pixels)
+
+
+@pytest.mark.parametrize("bigtiff", [False, True])
+@pytest.mark.parametrize("byteorder", ["<", ">"])
+def test_the_compressions_of_all_pages_are_known_without_listing_their_tiles(tmp_path, bigtiff, byteorder):
+    path, pixels = tmp_path / "a.tiff", sample_image(100, 80)
+    with tifffile.TiffWriter(path, bigtiff=bigtiff, byteorder=byteorder) as writer:
+        for compression in ("jpeg", "lzw", "deflate"):
+            writer.write(pixels, tile=(64, 64), compression=compression, photometric="rgb")
+
+    assert compressions(path) == {7, 5, 32946}
+    path.write_bytes(b"no TIFF")
+    assert compressions(path) == set()
