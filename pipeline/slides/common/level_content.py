@@ -7,8 +7,10 @@ another colour space.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from itertools import pairwise
 
 import cv2
@@ -20,8 +22,7 @@ from pipeline.codecs.types import Pixels
 from pipeline.errors import CorruptTileError
 
 ReadRegion = Callable[[Box], Pixels]
-_Part = tuple[NDArray[np.float32], NDArray[np.float32]]
-"""Grids of the mean colours of the same cells in both images, float32 (rows, columns, 3)."""
+"""Reads a region; called by several threads."""
 
 ANOTHER_IMAGE = (
     "an image of the slide's proportions shows something else, or the same in other colours, and is left out as a level"
@@ -35,6 +36,8 @@ _MAX_FINE_PX, _MIN_SIDE_PX, _MAX_DOWNSAMPLE = 1024, 16, 256
 smaller that even this would be too much is no level: levels follow in small steps, and a missing one is built."""
 _MAX_AREAS = 4
 """Areas of one place."""
+_THREADS = 2
+"""Decoding is a half of the work."""
 _MIN_CELLS = 16
 """In a part whose structure and colours are compared: with fewer, a shift by a pixel looks like a change of colour, and
 two cells always correlate."""
@@ -103,8 +106,10 @@ def shows_another_image(
     areas = list(dict.fromkeys(area for place in places for area in _areas(place, side_px, coarse_wh_px)))
     if _FEW.get():
         areas = areas[:: max(1, len(areas) // _NUM_FEW)]
-    parts = [part for area in areas for part in _compared_parts(coarse, fine, area, scale_xy, side_px)]
-    known = [value for part in parts if (value := _likeness(*part)) is not None]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        of_areas = pool.map(lambda area: _compared_parts(coarse, fine, area, scale_xy, side_px), areas)
+        parts = [part for of_area in of_areas for part in of_area]
+    known = [part.likeness for part in parts if part.likeness is not None]
     if not known:
         return None
     return float(np.median(known)) < _MIN_LIKENESS or _differ_in_colour(parts)
@@ -148,15 +153,34 @@ def _compared_parts(
         for row in range(0, max(1, cells[1] - _CELLS // 2), _CELLS)
         for column in range(0, max(1, cells[0] - _CELLS // 2), _CELLS)
     ]
-    return [(first[part], second[part]) for part in parts]
+    return [_Part.of(first[part], second[part]) for part in parts]
 
 
-def _likeness(first: NDArray[np.float32], second: NDArray[np.float32]) -> float | None:
-    """Correlation of two grids of colours; None if both are empty and of one colour."""
-    if _has_detail(first, second):
-        is_close = float(np.abs(first - second).mean()) <= _NOISE
-        pairs = zip(_structure(first), _structure(second), strict=True)
-        return 1.0 if is_close else max(_correlation(*pair) for pair in pairs)
+@dataclass(frozen=True)
+class _Part:
+    """The same cells in both images."""
+
+    coarse: NDArray[np.float32]
+    fine: NDArray[np.float32]
+    """Their mean colours, float32 (rows, columns, 3)."""
+    has_detail: bool
+    likeness: float | None
+    """Correlation of the two; None if both are empty and of one colour."""
+
+    @classmethod
+    def of(cls, coarse: NDArray[np.float32], fine: NDArray[np.float32]) -> _Part:
+        has_detail = _has_detail(coarse, fine)
+        return cls(coarse, fine, has_detail, (_correlated if has_detail else _differing)(coarse, fine))
+
+
+def _correlated(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
+    if float(np.abs(first - second).mean()) <= _NOISE:
+        return 1.0
+    return max(_correlation(*pair) for pair in zip(_structure(first), _structure(second), strict=True))
+
+
+def _differing(first: NDArray[np.float32], second: NDArray[np.float32]) -> float | None:
+    """0 if two grids without detail are of different colours; else None."""
     is_off = float(np.abs(first.mean((0, 1)) - second.mean((0, 1))).max()) > _MAX_DIFFERENCE
     return 0.0 if is_off else None
 
@@ -175,10 +199,13 @@ def _structure(colours: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArr
 def _differ_in_colour(parts: Sequence[_Part]) -> bool:
     """Whether where both show the same, one affine map turns the colours of one into those of the other, and changes
     them. Noise, filters, small shifts and damaged tiles are no such map."""
-    alike = [part for part in parts if _has_detail(*part) and (_likeness(*part) or 0.0) >= _SAME_STRUCTURE]
+    alike = [part for part in parts if part.has_detail and (part.likeness or 0.0) >= _SAME_STRUCTURE]
     if not alike:
         return False
-    coarse, fine = (np.concatenate([part[which].reshape(-1, 3) for part in alike]) for which in (0, 1))
+    coarse, fine = (
+        np.concatenate([grid.reshape(-1, 3) for grid in grids])
+        for grids in ([part.coarse for part in alike], [part.fine for part in alike])
+    )
     terms = np.column_stack([fine, np.ones(len(fine), np.float32)])
     mapped = terms @ np.linalg.lstsq(terms, coarse, rcond=None)[0]
     change, unexplained = (float(np.abs(coarse - other).max(-1).mean()) for other in (fine, mapped))
