@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -43,6 +43,8 @@ from pipeline.codecs.stream_header import StreamHeader
 _ENDS_SCAN = re.compile(rb"\xff+[^\xff\x00]")
 _ENDS_SCAN_WITH_RESTARTS = re.compile(rb"\xff+[^\xff\x00\xd0-\xd7]")
 _FILL = re.compile(rb"\xff{2,}")
+_MAX_KNOWN_BYTES = 2**16
+"""Of a stream's start, to be kept in memory."""
 
 __all__ = [
     "EOI", "SOI", "Jpeg", "JpegError", "JpegHeader", "JpegStart", "check_claim", "check_end", "claimed_headers",
@@ -129,7 +131,18 @@ def read_header(stream: bytes, tables: bytes | None = None, *, any_process: bool
         JpegError: not a JPEG, of a process that is not accepted, or damaged before its scan.
     """
     _check_start(stream)
-    return _Parser(stream, tables, ANY_FRAME if any_process else HUFFMAN_FRAMES).header()
+    end = next((segment.end for segment in segments(stream) if segment.marker == START_OF_SCAN), len(stream))
+    read = _known_header if end <= _MAX_KNOWN_BYTES else _header
+    return read(stream[:end], tables, any_process)
+
+
+def _header(start: bytes, tables: bytes | None, any_process: bool) -> JpegHeader:
+    """The header in a stream's bytes up to its first scan's coded data."""
+    return _Parser(start, tables, ANY_FRAME if any_process else HUFFMAN_FRAMES).header()
+
+
+_known_header = lru_cache(maxsize=64)(_header)
+"""Those bytes are the same in most tiles of a level."""
 
 
 def check_claim(stream: bytes, max_bytes: int) -> None:

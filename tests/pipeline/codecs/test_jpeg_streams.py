@@ -63,6 +63,23 @@ def test_the_header_alone_says_what_the_whole_stream_says(stream, holds_rgb, sam
     assert (header.holds_rgb(), header.sampling) == (holds_rgb, sampling)
 
 
+def test_a_header_that_was_read_before_is_read_as_its_own_tables_and_process_say():
+    """A level's tiles start alike, and what they share is remembered; levels share less."""
+    stream = by_pillow(subsampling="4:4:4")
+    (jfif,) = (s for s in jpeg_segments.segments(stream) if s.marker == 0xE0)
+    bare = stream[: jfif.at] + stream[jfif.end :]
+    rgb = bare[:2] + jpeg_segments.app14_rgb() + b"\xff\xd9"
+    lossless = stream.replace(b"\xff\xc0", b"\xff\xc3")
+
+    for _ in range(2):
+        assert [jpeg.read_header(bare, tables).holds_rgb() for tables in (None, rgb, None)] == [False, True, False]
+        assert jpeg.read_header(lossless, any_process=True).components == 3
+        with pytest.raises(jpeg_segments.JpegError, match="baseline"):
+            jpeg.read_header(lossless)
+        with pytest.raises(jpeg_segments.JpegError, match="no whole segment"):
+            jpeg.read_header(stream[:40])
+
+
 def test_a_marker_behind_the_frame_header_counts_for_the_colours_as_libjpeg_counts_it():
     """TIFF copies used to stop at the frame header, and would have declared such a tile YCbCr."""
     stream = encoded(colorspace="RGB", outcolorspace="RGB")
