@@ -8,12 +8,12 @@ from .formats.geojson import qupath_origin_xy0 as qupath_origin_xy0
 from .formats.geojson import write_features as write_features
 from .formats.qupath import read_geometry as read_geometry
 from .formats.qupath_writer import qupath_features as qupath_features
-from .frames import NanometreFrame as NanometreFrame
 from .frames import SlideFrame as SlideFrame
 from .frames import frame_of_file as frame_of_file
 from .frames import frame_of_store as frame_of_store
-from .frames import nanometre_frame as nanometre_frame
 from .frames import on_slide as on_slide
+from .nanometres import NanometreFrame as NanometreFrame
+from .nanometres import nanometre_frame as nanometre_frame
 from .shapes.crossings import CrossingCount as CrossingCount
 from .shapes.objects import IGNORED_ENDING as IGNORED_ENDING
 from .shapes.objects import AnnotationFile as AnnotationFile

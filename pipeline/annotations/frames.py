@@ -9,6 +9,7 @@ from shapely.affinity import affine_transform
 from shapely.geometry.base import BaseGeometry
 
 from pipeline.annotations.formats.geojson import qupath_origin_xy0
+from pipeline.annotations.nanometres import NanometreFrame, nanometre_frame
 from pipeline.annotations.shapes.objects import AnnotationFile
 from pipeline.box import Box
 from pipeline.errors import BadAnnotationError
@@ -19,15 +20,6 @@ if TYPE_CHECKING:
 
 MPP_TOLERANCE = 0.02
 """Programs round; scans of one slide at two resolutions differ by more."""
-
-
-@dataclass(frozen=True)
-class NanometreFrame:
-    """Frame of Hamamatsu's coordinates on a slide, from its file."""
-
-    origin_xy0: tuple[float, float]
-    """The centre of the glass slide in level-0 pixels; it may be outside the scanned area."""
-    nm_per_px0_xy: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -51,15 +43,6 @@ class SlideFrame:
     def origin_xy0(self, file: AnnotationFile) -> tuple[int, int]:
         """Origin of a file's pixels on the slide, in level-0 pixels."""
         return qupath_origin_xy0(self.bounds_px0) if file.format == "qupath" and self.crops_qupath else (0, 0)
-
-
-def nanometre_frame(info: SlideInfo) -> NanometreFrame | None:
-    """Frame of a slide file; None if it is not Hamamatsu's, or does not state one."""
-    if info.nm_centre_xy is None or info.mpp_xy is None:
-        return None
-    nm_x, nm_y = (1000 * mpp for mpp in info.mpp_xy)
-    finest, (centre_x, centre_y) = info.levels[0], info.nm_centre_xy
-    return NanometreFrame((finest.width_px / 2 - centre_x / nm_x, finest.height_px / 2 - centre_y / nm_y), (nm_x, nm_y))
 
 
 def frame_of_store(about: SlideAttributes) -> SlideFrame:

@@ -16,9 +16,6 @@ from dataclasses import asdict, replace
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from pipeline.naming.sources import SourceNames
 from pipeline.run_record import SlideOutcome
@@ -105,6 +102,10 @@ class Reporter:
             return False
         if self._as_json:
             failed = [self._without_names(outcome) for outcome in failed]
+        from rich.console import Console  # a linked slide appears sooner without it
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(title=f"{len(failed)} of {len(self.outcomes)} not done", title_justify="left")
         for heading in ("slide", "code", "reason"):
             table.add_column(heading, overflow="fold")

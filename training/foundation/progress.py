@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from typing import TYPE_CHECKING
 
 from training.foundation.progress_lines import ProgressLines, report_periodically
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 
 class Advance:
@@ -62,15 +55,18 @@ def bar(description: str, total: int | None = None) -> Iterator[Advance]:
 
     If standard error is not a terminal, a line per minute replaces it.
     """
+    from rich import progress as rich_progress  # a linked slide appears sooner without it
+    from rich.console import Console
+
     columns = (
-        TextColumn("{task.description:<34}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        rich_progress.TextColumn("{task.description:<34}", markup=False),
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TimeElapsedColumn(),
+        rich_progress.TimeRemainingColumn(),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with rich_progress.Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(description, total=total)
         lines = ProgressLines(progress.tasks[0], partial(console.print, markup=False, highlight=False, soft_wrap=True))
         with nullcontext() if console.is_terminal else report_periodically(lines):

@@ -6,8 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.progress import Task
+if TYPE_CHECKING:
+    from rich.progress import Task
 
 EVERY_S = 60.0
 
