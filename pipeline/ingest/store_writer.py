@@ -115,9 +115,9 @@ class StoreWriter:
         finest_last = range(num_source - has_built - 1, -1, -1)
         with ThreadPoolExecutor(COPIERS, thread_name_prefix="copy") as pool:
             try:
+                copying = {index: levels.start_copying(pool, index) for index in finest_last}
                 if has_built:
                     levels.write_encoded(len(plans) - 1)
-                copying = {index: levels.start_copying(pool, index) for index in finest_last}
                 for index in finest_last:
                     if plans[index].decoder is not None:
                         levels.write_encoded(index)
