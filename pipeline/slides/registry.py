@@ -12,7 +12,6 @@ from pipeline.slides.common.series import Candidate, choose_series
 from pipeline.slides.common.slide import Slide
 from pipeline.slides.dicom.suffixes import DICOM_SUFFIXES
 from pipeline.slides.openslide.library import detect_vendor
-from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.openslide.suffixes import openslide_suffixes
 from pipeline.slides.plugins import Reader, load_plugins
 from pipeline.slides.refused_formats import refuse_by_name
@@ -58,6 +57,8 @@ def _open_tiff(path: Path, series: str | None) -> Slide:
 
 
 def _open_openslide(path: Path, series: str | None) -> Slide:
+    from pipeline.slides.openslide.reader import VendorSlide  # for the same reason
+
     slide = VendorSlide(path)
     try:
         finest = slide.info.levels[0]

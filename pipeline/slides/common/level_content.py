@@ -109,10 +109,11 @@ def shows_another_image(
     with ThreadPoolExecutor(_THREADS) as pool:
         of_areas = pool.map(lambda area: _compared_parts(coarse, fine, area, scale_xy, side_px), areas)
         parts = [part for of_area in of_areas for part in of_area]
-    known = [part.likeness for part in parts if part.likeness is not None]
+    known = sorted(part.likeness for part in parts if part.likeness is not None)
     if not known:
         return None
-    return float(np.median(known)) < _MIN_LIKENESS or _differ_in_colour(parts)
+    median = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2  # np.median would import masked arrays first
+    return median < _MIN_LIKENESS or _differ_in_colour(parts)
 
 
 def places_of_grid(width_px: int, height_px: int, across: int = 2) -> list[Box]:
