@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
@@ -25,6 +26,9 @@ from tests.small_trained_project import (
     copy_small_project,
     shared_small_project,
 )
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Playwright
 
 # A loaded machine is slow, not wrong: no time limit per generated example.
 settings.register_profile("gemslide", deadline=None)
@@ -49,6 +53,15 @@ def real_slides() -> Path:
     if not folder:
         pytest.skip("GEMSLIDE_TEST_DATA is not set: it names the folder of real slides")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    """Drives browsers. One for all tests of a process: a second one would not start in the first one's event loop."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        yield playwright
 
 
 @pytest.fixture(autouse=True)

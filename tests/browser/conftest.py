@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from tests.pathology_app.small_project import make_project
 from tests.pathology_app.started_app import started_app
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -64,6 +65,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.xdist_group("browser"))
 
 
+@contextmanager
+def chromium(playwright: Playwright, *flags: str) -> Iterator[Browser]:
+    """A running Chromium; skips where there is none."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"!! {CHROMIUM} is missing: run .ci/system-packages")
+    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *flags])
+    yield browser
+    browser.close()
+
+
 @dataclass(frozen=True)
 class Server:
     """The running app as its user sees it."""
@@ -84,16 +95,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def browser(playwright: Playwright) -> Iterator[Browser]:
     """One Chromium for these tests and no others."""
-    if not CHROMIUM.exists():
-        pytest.skip(f"!! {CHROMIUM} is missing: run .ci/system-packages")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium(playwright) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

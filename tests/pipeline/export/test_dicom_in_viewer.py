@@ -17,7 +17,7 @@ from pipeline.box import Box
 from pipeline.export.export import ExportRequest, export_slide
 from pipeline.store.reading.reader import StoreReader
 from pipeline.store.view.colour import to_srgb
-from tests.browser.conftest import CHROMIUM, FLAGS
+from tests.browser.conftest import chromium
 from tests.pathology_app.profiles import matrix_profile
 from tests.pipeline.export.dicomweb_server import served
 from tests.pipeline.export.make_store import j2k_level, jfif, jpeg_level, make_store, rgb_jpeg
@@ -55,15 +55,9 @@ def files():
 
 
 @pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM.exists():
-        pytest.skip(f"!! {CHROMIUM} is missing: run .ci/system-packages")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, "--force-color-profile=srgb"])
+def browser(playwright):
+    with chromium(playwright, "--force-color-profile=srgb") as browser:
         yield browser
-        browser.close()
 
 
 def expected(store, level, size_wh):
