@@ -27,10 +27,9 @@ def ingest(
     as_json: JsonOption = False,
 ) -> None:
     """Turn slides into stores. Finished slides are skipped; labels and macros are dropped unless requested."""
-    gc.disable()  # what is imported stays: looking for garbage in it, now or later, only takes time
+    gc.disable()  # what is imported stays: looking for garbage in it only takes time
     from pipeline.verbs.ingest import Given, run_ingest
 
-    gc.freeze()
     gc.enable()
     keep = ("label",) if keep_label else ()
     run_ingest(sources, project, Given(slide_id, mpp, series, link), keep=keep, workers=workers, as_json=as_json)
