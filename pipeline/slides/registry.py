@@ -57,7 +57,7 @@ def _open_tiff(path: Path, series: str | None) -> Slide:
 
 
 def _open_openslide(path: Path, series: str | None) -> Slide:
-    from pipeline.slides.openslide.reader import VendorSlide  # for the same reason
+    from pipeline.slides.openslide.reader import VendorSlide  # a linked TIFF appears sooner without it
 
     slide = VendorSlide(path)
     try:

@@ -28,8 +28,9 @@ def ingest(
 ) -> None:
     """Turn slides into stores. Finished slides are skipped; labels and macros are dropped unless requested."""
     gc.disable()  # what is imported stays: looking for garbage in it only takes time
-    from pipeline.verbs.ingest import Given, run_ingest
-
-    gc.enable()
+    try:
+        from pipeline.verbs.ingest import Given, run_ingest
+    finally:
+        gc.enable()
     keep = ("label",) if keep_label else ()
     run_ingest(sources, project, Given(slide_id, mpp, series, link), keep=keep, workers=workers, as_json=as_json)

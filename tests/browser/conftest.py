@@ -67,12 +67,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @contextmanager
 def chromium(playwright: Playwright, *flags: str) -> Iterator[Browser]:
-    """A running Chromium; skips where there is none."""
+    """Launch Chromium, or skip the test if it is not installed."""
     if not CHROMIUM.exists():
         pytest.skip(f"!! {CHROMIUM} is missing: run .ci/system-packages")
-    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *flags])
-    yield browser
-    browser.close()
+    with playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *flags]) as browser:
+        yield browser
 
 
 @dataclass(frozen=True)

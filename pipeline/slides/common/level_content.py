@@ -37,7 +37,7 @@ smaller that even this would be too much is no level: levels follow in small ste
 _MAX_AREAS = 4
 """Areas of one place."""
 _THREADS = 2
-"""Decoding is a half of the work."""
+"""About half of the work is decoding, which releases Python's lock."""
 _MIN_CELLS = 16
 """In a part whose structure and colours are compared: with fewer, a shift by a pixel looks like a change of colour, and
 two cells always correlate."""
@@ -171,7 +171,8 @@ class _Part:
     @classmethod
     def of(cls, coarse: NDArray[np.float32], fine: NDArray[np.float32]) -> _Part:
         has_detail = _has_detail(coarse, fine)
-        return cls(coarse, fine, has_detail, (_correlated if has_detail else _differing)(coarse, fine))
+        likeness = _correlated(coarse, fine) if has_detail else _differing(coarse, fine)
+        return cls(coarse, fine, has_detail, likeness)
 
 
 def _correlated(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
@@ -203,10 +204,8 @@ def _differ_in_colour(parts: Sequence[_Part]) -> bool:
     alike = [part for part in parts if part.has_detail and (part.likeness or 0.0) >= _SAME_STRUCTURE]
     if not alike:
         return False
-    coarse, fine = (
-        np.concatenate([grid.reshape(-1, 3) for grid in grids])
-        for grids in ([part.coarse for part in alike], [part.fine for part in alike])
-    )
+    coarse = np.concatenate([part.coarse.reshape(-1, 3) for part in alike])
+    fine = np.concatenate([part.fine.reshape(-1, 3) for part in alike])
     terms = np.column_stack([fine, np.ones(len(fine), np.float32)])
     mapped = terms @ np.linalg.lstsq(terms, coarse, rcond=None)[0]
     change, unexplained = (float(np.abs(coarse - other).max(-1).mean()) for other in (fine, mapped))
